@@ -1,0 +1,109 @@
+"""Where named arrays live inside a few flat ones: one *bank* of rows for each dtype."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax.numpy as jnp
+from jax import lax
+
+from adlmh_jax.types import Array
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The rows of one named array.
+
+    Attributes
+    ----------
+    bank
+        Name of the dtype, which is the name of the bank.
+    offset
+        First row.
+    shape
+        Shape of the array, without the chain axis.
+    """
+
+    bank: str
+    offset: int
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The slots of a set of named arrays, in order."""
+
+    names: tuple[str, ...]
+    slots: tuple[Slot, ...]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Slot]:
+        return dict(zip(self.names, self.slots, strict=True))
+
+    def __getitem__(self, name: str) -> Slot:
+        """Return the slot of ``name``."""
+        return self._by_name[name]
+
+    @cached_property
+    def starts(self) -> dict[str, int]:
+        """Number of the first scalar of each array when all are counted through."""
+        ends = itertools.accumulate((slot.size for slot in self.slots), initial=0)
+        return dict(zip(self.names, ends, strict=False))
+
+    @property
+    def num_scalars(self) -> int:
+        """Number of scalars in all arrays."""
+        return sum(slot.size for slot in self.slots)
+
+    @cached_property
+    def bank_sizes(self) -> dict[str, int]:
+        """Number of rows of each bank."""
+        sizes: dict[str, int] = {}
+        for slot in self.slots:
+            sizes[slot.bank] = max(sizes.get(slot.bank, 0), slot.offset + slot.size)
+        return sizes
+
+    def pack(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Flatten arrays ``[C, *shape]`` into banks ``[rows, C]``."""
+        parts: dict[str, list[Array]] = {bank: [] for bank in self.bank_sizes}
+        for name, slot in zip(self.names, self.slots, strict=True):
+            value = jnp.asarray(values[name], slot.bank)
+            parts[slot.bank].append(value.reshape(value.shape[0], -1).T)
+        return {bank: jnp.concatenate(rows) for bank, rows in parts.items()}
+
+    def unpack(self, banks: Mapping[str, Array]) -> dict[str, Array]:
+        """Invert `pack`; further leading axes of the banks stay in front of the chain's."""
+        values = {}
+        for name, slot in zip(self.names, self.slots, strict=True):
+            rows = banks[slot.bank][..., slot.offset : slot.offset + slot.size, :]
+            value = jnp.swapaxes(rows, -1, -2)
+            values[name] = value.reshape(*value.shape[:-1], *slot.shape)
+        return values
+
+
+def make_layout(shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> Layout:
+    """Lay out arrays of the given ``(shape, dtype)`` one after the other."""
+    ends: dict[str, int] = {}
+    slots = []
+    for shape, bank in shapes.values():
+        slot = Slot(bank, ends.get(bank, 0), tuple(shape))
+        ends[bank] = slot.offset + slot.size
+        slots.append(slot)
+    return Layout(tuple(shapes), tuple(slots))
+
+
+def read_rows(bank: Array, offset: Array | int, size: int) -> Array:
+    """Return ``size`` rows ``[size, C]`` from ``offset``, without a copy where XLA can fuse it."""
+    return lax.dynamic_slice_in_dim(bank, offset, size, axis=0)
+
+
+def write_rows(bank: Array, rows: Array, offset: Array | int) -> Array:
+    """Return the bank with ``rows`` at ``offset``; in place inside a loop."""
+    return lax.dynamic_update_slice_in_dim(bank, rows, offset, axis=0)

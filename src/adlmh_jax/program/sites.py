@@ -1,0 +1,310 @@
+"""Run a NumPyro model and read what it did: its sites, their distributions and its outputs."""
+
+import math
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions.util import is_identically_one
+
+from adlmh_jax.program import errors
+from adlmh_jax.types import Array, Key, Model, Position
+
+
+@dataclass(frozen=True)
+class Site:
+    """A latent ``sample`` statement.
+
+    Attributes
+    ----------
+    name
+        Its NumPyro name.
+    batch_shape
+        One component for each element.
+    event_shape
+        The shape of one random choice.
+    dtype
+        Name of the dtype of its values.
+    is_discrete
+        Whether its support is discrete.
+    support
+        The support in words, for people.
+    """
+
+    name: str
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    dtype: str
+    is_discrete: bool
+    support: str
+
+    @property
+    def num_components(self) -> int:
+        """Number of random choices of this statement."""
+        return math.prod(self.batch_shape)
+
+    @property
+    def event_size(self) -> int:
+        """Number of scalars of one random choice."""
+        return math.prod(self.event_shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the site's value."""
+        return self.batch_shape + self.event_shape
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """The latent sites in program order; components are numbered through them."""
+
+    sites: tuple[Site, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(site.name for site in self.sites)
+
+    @property
+    def num_components(self) -> int:
+        """N of the paper."""
+        return sum(site.num_components for site in self.sites)
+
+    @property
+    def site_of(self) -> list[int]:
+        """Index of the site of each component."""
+        return [i for i, site in enumerate(self.sites) for _ in range(site.num_components)]
+
+    @property
+    def element_of(self) -> list[int]:
+        """Index of each component within its site."""
+        return [j for site in self.sites for j in range(site.num_components)]
+
+    @property
+    def component_names(self) -> list[str]:
+        """A name for each component, such as ``mu`` or ``z[3]`` or ``z[1,2]``."""
+        return [name for site in self.sites for name in element_names(site.name, site.batch_shape)]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Site]:
+        return {site.name: site for site in self.sites}
+
+    def __getitem__(self, name: str) -> Site:
+        """Return the site called ``name``."""
+        return self._by_name[name]
+
+
+def element_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Name the elements of an array, in row-major order."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, index))}]" for index in _indices(shape)]
+
+
+def _indices(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return all indices of an array of this shape."""
+    indices: list[tuple[int, ...]] = [()]
+    for size in shape:
+        indices = [(*index, i) for index in indices for i in range(size)]
+    return indices
+
+
+class _FixedSubsamples(numpyro.primitives.Messenger):
+    """Refuse plates that would pick other rows on every run."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "plate" and msg["value"] is None and msg["kwargs"]["rng_key"] is None:
+            size, subsample = msg["args"]
+            raise errors.random_subsample(msg["name"], size, subsample)
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """What one run of the model did: its NumPyro trace, and what it returned."""
+
+    trace: dict[str, dict[str, Any]]
+    returned: Any
+
+    @property
+    def latent(self) -> dict[str, dict[str, Any]]:
+        """The messages of the latent sites. A Delta has no freedom: it is deterministic."""
+        return {
+            name: message
+            for name, message in self.trace.items()
+            if message["type"] == "sample"
+            and not message["is_observed"]
+            and not isinstance(unwrapped(message["fn"]), dist.Delta)
+        }
+
+    @property
+    def scored(self) -> dict[str, dict[str, Any]]:
+        """The messages of all sites with a log-probability."""
+        return {name: m for name, m in self.trace.items() if m["type"] == "sample"}
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """Values that can be outputs: latent, then deterministic sites (Delta's among them)."""
+        latent = self.latent
+        values = {name: message["value"] for name, message in latent.items()}
+        for name, message in self.trace.items():
+            is_delta = message["type"] == "sample" and not message["is_observed"]
+            if name not in latent and (is_delta or message["type"] == "deterministic"):
+                values[name] = message["value"]
+        return values
+
+
+def run_model(model: Model, args: tuple, kwargs: Mapping, position: Position, key: Key) -> ModelRun:
+    """Run the model once with its latent sites at ``position`` (others are drawn)."""
+    seeded = handlers.seed(_FixedSubsamples(model), key)
+    with handlers.trace() as trace:
+        returned = handlers.substitute(seeded, data=position)(*args, **kwargs)
+    return ModelRun(dict(trace), returned)
+
+
+def unwrapped(fn: Any) -> Any:
+    """Strip the wrappers that do not change the kind of a distribution."""
+    wrappers = (dist.MaskedDistribution, dist.ExpandedDistribution, dist.Independent)
+    while isinstance(fn, wrappers):
+        fn = fn.base_dist
+    return fn
+
+
+def unmasked(fn: Any) -> Any:
+    """Return the distribution without masks: what a prior draw is drawn from."""
+    if isinstance(fn, dist.MaskedDistribution):
+        return unmasked(fn.base_dist)
+    if isinstance(fn, dist.Independent):
+        base = unmasked(fn.base_dist)
+        return fn if base is fn.base_dist else base.to_event(fn.reinterpreted_batch_ndims)
+    if isinstance(fn, dist.ExpandedDistribution):
+        base = unmasked(fn.base_dist)
+        return fn if base is fn.base_dist else base.expand(fn.batch_shape)
+    return fn
+
+
+def log_terms(message: dict[str, Any]) -> Array:
+    """Return the log-probabilities of a site's batch elements, scaled and masked as NumPyro's."""
+    # A NumPy value would make NumPyro check supports with NumPy, which traced bounds do not allow.
+    fn, value = message["fn"], jnp.asarray(message["value"])
+    if message["intermediates"]:
+        terms = fn.log_prob(value, message["intermediates"])
+    else:
+        terms = fn.log_prob(value)
+    scale = message["scale"]
+    return terms if scale is None or is_identically_one(scale) else terms * scale
+
+
+def in_support(fn: Any, value: Array, batch_shape: tuple[int, ...]) -> Array:
+    """Return whether each batch element lies in the support of its distribution.
+
+    We ask the support itself: with validation off, NumPyro's log-probabilities are finite outside.
+    """
+    inside = jnp.asarray(fn.support(value))
+    extra = tuple(range(len(batch_shape), inside.ndim))
+    return jnp.broadcast_to(jnp.all(inside, axis=extra) if extra else inside, batch_shape)
+
+
+def find_sites(model: Model, args: tuple, kwargs: Mapping) -> SiteTable:
+    """Run the model with prior draws and describe its latent sites."""
+    run = _first_run(model, args, kwargs)
+    latent = run.latent
+    if not latent:
+        raise errors.no_latent_sites([name for name in run.scored])
+    for name, message in latent.items():
+        if isinstance(unwrapped(message["fn"]), dist.ImproperUniform):
+            raise errors.improper_site(name)
+    held = [name for name, message in run.trace.items() if message["type"] == "param"]
+    if held:
+        names = ", ".join(f"`{name}`" for name in held)
+        warnings.warn(f"Held at the initial value: param {names}.", UserWarning, stacklevel=4)
+    return SiteTable(tuple(_describe(name, message) for name, message in latent.items()))
+
+
+def _describe(name: str, message: dict[str, Any]) -> Site:
+    fn, value = message["fn"], jnp.asarray(message["value"])
+    num_batch = value.ndim - fn.event_dim
+    batch_shape, event_shape = value.shape[:num_batch], value.shape[num_batch:]
+    support = fn.support
+    words = str(getattr(support, "base_constraint", support)).split("(")[0]
+    words = words.strip("<>").removeprefix("constraints.").lstrip("_").lower()
+    return Site(name, batch_shape, event_shape, value.dtype.name, bool(support.is_discrete), words)
+
+
+def _first_run(model: Model, args: tuple, kwargs: Mapping) -> ModelRun:
+    """Run the model on concrete prior draws; translate what goes wrong."""
+    improper: list[str] = []
+
+    def starts_improper(message: dict[str, Any]) -> Array | None:
+        fn = message.get("fn")
+        if message["type"] == "sample" and isinstance(unwrapped(fn), dist.ImproperUniform):
+            improper.append(message["name"])
+            raise errors.improper_site(message["name"])
+        return None
+
+    try:
+        return run_model(
+            handlers.substitute(model, substitute_fn=starts_improper),
+            args,
+            kwargs,
+            {},
+            jax.random.key(0),
+        )
+    except errors.ModelError:
+        raise
+    except Exception as error:
+        if improper:
+            raise errors.improper_site(improper[0]) from error
+        where = "".join(traceback.format_tb(error.__traceback__)[-1:])
+        raise errors.model_raised(error, where) from error
+
+
+def flatten_output(name: str, value: Any) -> dict[str, Array]:
+    """Return the arrays of an output under readable names."""
+    leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+    if not leaves:
+        raise errors.not_an_array(name, value)
+    arrays = {}
+    for path, leaf in leaves:
+        steps = [str(getattr(s, "key", getattr(s, "idx", getattr(s, "name", s)))) for s in path]
+        full = ".".join([name, *steps])
+        is_number = isinstance(leaf, (jax.Array, jax.core.Tracer, int, float, bool)) or hasattr(
+            leaf, "__array__"
+        )
+        if not is_number or getattr(getattr(leaf, "dtype", None), "kind", "f") in "OUS":
+            raise errors.not_an_array(full, leaf)
+        arrays[full] = jnp.asarray(leaf)
+    return arrays
+
+
+def select_outputs(outputs: Any, run: ModelRun) -> dict[str, Array]:
+    """Return the arrays that the user asked for, by name."""
+    values = run.values
+    if outputs is None:
+        outputs = list(values)
+    if callable(outputs):
+        result = outputs(dict(values))
+        if isinstance(result, Mapping):
+            return {k: v for name in result for k, v in flatten_output(name, result[name]).items()}
+        return flatten_output("output", result)
+    arrays: dict[str, Array] = {}
+    for name in [outputs] if isinstance(outputs, str) else outputs:
+        if name == "return" and name not in values:
+            arrays.update(flatten_output(name, run.returned))
+        elif name in values:
+            arrays[name] = jnp.asarray(values[name])
+        else:
+            raise errors.unknown_output(name, [*values, "return"])
+    if not arrays:
+        raise errors.no_outputs(list(values))
+    return arrays
+
+
+Outputs = str | list[str] | tuple[str, ...] | Callable[[dict[str, Array]], Any] | None

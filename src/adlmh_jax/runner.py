@@ -1,0 +1,187 @@
+"""Many superchains: where they run, in what chunks, and what the host gets back.
+
+The only file that touches devices and time.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from adlmh_jax.kernel import KernelData
+from adlmh_jax.progress import Meter
+from adlmh_jax.streaming import init_tallies
+from adlmh_jax.superchain import Code, Kept, SuperchainState, run_round
+from adlmh_jax.types import Array, Chains, Key
+
+AXIS = "superchains"
+CHUNK_SECONDS = 0.5  # how often the host looks in
+MOST_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
+
+
+class RunState(NamedTuple):
+    """Everything that a run needs to go on: with the run's key, a checkpoint."""
+
+    next_round: int
+    superchains: SuperchainState
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run and how superchains are laid on them."""
+
+    mesh: Mesh
+    is_mapped: bool
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """Of arrays whose first axis is the superchain."""
+        return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return self.mesh.size
+
+
+def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devices:
+    """Lay superchains over devices: those given, or as many as there are superchains."""
+    chosen = list(jax.devices() if devices is None else devices)
+    if devices is not None and (not chosen or num_superchains % len(chosen)):
+        raise ValueError(
+            f"{num_superchains} superchains cannot be shared evenly by {len(chosen)} devices. "
+            "Choose `num_superchains` as a multiple of the number of `devices`."
+        )
+    chosen = chosen[: max(1, min(len(chosen), num_superchains))]
+    mesh = Mesh(np.array(chosen), (AXIS,), axis_types=(AxisType.Auto,))
+    return Devices(mesh, chosen[0].platform == "cpu")
+
+
+def place(devices: Devices, chains: Chains, schedule_state: Any, num_components: int) -> RunState:
+    """Put the superchains ``[S, ...]`` on their devices."""
+    num_superchains = chains.log_terms.shape[0]
+
+    def repeat(leaf: Array) -> Array:
+        return jnp.broadcast_to(leaf, (num_superchains, *leaf.shape))
+
+    others = jax.tree.map(repeat, (schedule_state, init_tallies(num_components)))
+    superchains = jax.device_put(SuperchainState(chains, *others), devices.sharding)
+    return RunState(0, superchains)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(5,))
+def _run_chunk(
+    code: Code,
+    devices: Devices,
+    most_rounds: int,
+    data: KernelData,
+    keys: Array,
+    superchains: SuperchainState,
+    is_adapting: Array,
+    first_round: Array,
+    num_rounds: Array,
+) -> tuple[SuperchainState, Kept]:
+    """Run ``num_rounds`` rounds of all superchains; keep ``[S, most_rounds * draws, ...]``."""
+
+    def run_one(superchain: tuple[Key, SuperchainState]) -> tuple[SuperchainState, Kept]:
+        key, state = superchain
+        shapes = jax.eval_shape(code.keep.record, state.chains)
+        size = (most_rounds, code.plan.num_draws)
+        empty = jax.tree.map(lambda leaf: jnp.zeros((*size, *leaf.shape), leaf.dtype), shapes)
+
+        def one_round(number: Array, carry: tuple) -> tuple:
+            state, kept = carry
+            state, new = run_round(code, data, is_adapting, key, first_round + number, state)
+            kept = jax.tree.map(
+                lambda buffer, rows: lax.dynamic_update_index_in_dim(buffer, rows, number, 0),
+                kept,
+                new,
+            )
+            return state, kept
+
+        state, kept = lax.fori_loop(0, num_rounds, one_round, (state, empty))
+        num_kept = most_rounds * code.plan.num_draws
+        return state, jax.tree.map(lambda leaf: leaf.reshape(num_kept, *leaf.shape[2:]), kept)
+
+    def run_local(data: KernelData, keys: Array, superchains: SuperchainState) -> tuple:
+        if devices.is_mapped:
+            return lax.map(run_one, (keys, superchains))
+        return jax.vmap(run_one)((keys, superchains))
+
+    sharded, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    return jax.shard_map(
+        run_local,
+        mesh=devices.mesh,
+        in_specs=(everywhere, sharded, sharded),
+        out_specs=(sharded, sharded),
+        check_vma=False,
+    )(data, keys, superchains)
+
+
+def run_draws(
+    code: Code,
+    devices: Devices,
+    data: KernelData,
+    keys: Array,
+    state: RunState,
+    is_adapting: bool,
+    num_draws: int,
+    most_rounds: int,
+    meter: Meter,
+    save: Callable[[Kept], None],
+) -> RunState:
+    """Make ``num_draws`` draws, chunk by chunk; hand the draws of each chunk to ``save``.
+
+    A round may hold several draws; those beyond ``num_draws`` are made but not saved.
+    """
+    per_round = code.plan.num_draws
+    left = -(-num_draws // per_round)
+    chunk_rounds = 1
+    saved = 0
+    superchains, next_round = state.superchains, state.next_round
+    while left:
+        num_rounds = min(left, chunk_rounds, most_rounds)
+        started = time.perf_counter()
+        superchains, kept = _run_chunk(
+            code,
+            devices,
+            most_rounds,
+            data,
+            keys,
+            superchains,
+            jnp.bool_(is_adapting),
+            jnp.int32(next_round),
+            jnp.int32(num_rounds),
+        )
+        jax.block_until_ready(superchains)
+        seconds = time.perf_counter() - started
+        left, next_round = left - num_rounds, next_round + num_rounds
+        num_new = min(num_rounds * per_round, num_draws - saved)
+        saved += num_new
+        save(jax.tree.map(lambda leaf, n=num_new: np.asarray(leaf[:, :n]), kept))
+        meter.update(num_new, seconds, superchains.tallies)
+        chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
+    return RunState(next_round, superchains)
+
+
+def most_chunk_rounds(code: Code, superchains: SuperchainState, num_draws: int) -> int:
+    """Return how many rounds a chunk may have: its draws wait on the device, so not too many."""
+    shapes = jax.eval_shape(jax.vmap(code.keep.record), superchains.chains)
+    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    fitting = MOST_CHUNK_BYTES // max(1, num_bytes * code.plan.num_draws)
+    wanted = -(-num_draws // code.plan.num_draws)
+    # A power of two, so that runs of similar length share their compiled code.
+    return max(1, min(fitting, 1 << (wanted - 1).bit_length()))
+
+
+def _next_rounds(requested: int, done: int, seconds: float) -> int:
+    """Aim at chunks of `CHUNK_SECONDS`, at most doubling."""
+    wanted = int(done * CHUNK_SECONDS / max(seconds, 1e-6))
+    return max(1, min(2 * requested, wanted)) if done == requested else requested

@@ -1,0 +1,178 @@
+"""Epochs and rounds of one superchain.
+
+An *epoch* is a stretch of steps with frozen weights: its random words and its components are drawn
+in bulk, and the schedule learns from its log afterwards. A *round* is the least number of whole
+epochs that is also a whole number of draws.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from adlmh_jax.kernel import Kernel, KernelData, move, select
+from adlmh_jax.schedules import Schedule
+from adlmh_jax.streaming import Tallies, update_tallies
+from adlmh_jax.types import Array, Chains, EpochLog, Key
+
+
+class SuperchainState(NamedTuple):
+    """What the next step of a superchain needs, and the tallies so far."""
+
+    chains: Chains
+    schedule: Any
+    tallies: Tallies
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How steps make epochs, draws and rounds.
+
+    Attributes
+    ----------
+    thinning
+        Steps of a draw.
+    num_epochs, num_draws
+        Of a round; one of them is 1.
+    epoch_steps
+        Steps of an epoch; the last epoch of a draw may make fewer.
+    """
+
+    thinning: int
+    num_epochs: int
+    num_draws: int
+    epoch_steps: int
+
+
+def make_plan(thinning: int, epoch: int) -> Plan:
+    """Choose epochs of about ``epoch`` steps that fit draws of ``thinning`` steps."""
+    if thinning <= epoch:
+        num_draws = max(1, epoch // thinning)
+        return Plan(thinning, 1, num_draws, num_draws * thinning)
+    num_epochs = -(-thinning // epoch)
+    return Plan(thinning, num_epochs, 1, -(-thinning // num_epochs))
+
+
+class Kept(NamedTuple):
+    """What is recorded of a draw: rows of outputs and of latent values, and the log density."""
+
+    outputs: dict[str, Array]
+    position: dict[str, Array]
+    log_density: Array
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which rows of the banks to record, as ``(bank, offset, size)``."""
+
+    outputs: tuple[tuple[str, int, int], ...]
+    position: tuple[tuple[str, int, int], ...]
+
+    def record(self, chains: Chains) -> Kept:
+        """Return the rows to keep."""
+        return Kept(
+            _take(chains.outputs, self.outputs),
+            _take(chains.position, self.position),
+            jnp.sum(chains.log_terms, axis=0),
+        )
+
+
+def _take(banks: dict[str, Array], places: tuple[tuple[str, int, int], ...]) -> dict[str, Array]:
+    parts: dict[str, list[Array]] = {}
+    for bank, offset, size in places:
+        parts.setdefault(bank, []).append(banks[bank][offset : offset + size])
+    return {bank: jnp.concatenate(rows) for bank, rows in parts.items()}
+
+
+@dataclass(frozen=True)
+class Code:
+    """What is compiled once for a run: everything about it that is not an array."""
+
+    kernel: Kernel
+    schedule: Schedule
+    plan: Plan
+    keep: Keep
+
+    def num_scouts(self, num_chains: int) -> int:
+        """Return how many chains the schedule learns from."""
+        kernel = self.kernel
+        return self.schedule.num_scouts(kernel.num_components, kernel.num_outputs, num_chains)
+
+
+def run_epoch(
+    code: Code,
+    data: KernelData,
+    is_adapting: Array,
+    key: Key,
+    state: SuperchainState,
+    num_steps: Array,
+) -> tuple[SuperchainState, Kept]:
+    """Make ``num_steps`` steps with frozen weights, then learn from them if ``is_adapting``.
+
+    Returns the new state, and what is kept of the epoch's draws.
+    """
+    kernel, schedule, plan = code.kernel, code.schedule, code.plan
+    num_chains = state.chains.log_terms.shape[-1]
+    num_scouts = code.num_scouts(num_chains)
+    num_words = kernel.num_words * num_chains
+    bits = jax.random.bits(key, (plan.epoch_steps * (num_words + 1),), "uint32")
+    words = bits[plan.epoch_steps :].reshape(plan.epoch_steps, kernel.num_words, num_chains)
+    components = select(bits[: plan.epoch_steps], schedule.weights(state.schedule))
+    components = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, components, -1)
+
+    def step(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, tuple]:
+        chains, info = move(kernel, data, inputs[0], chains, inputs[1], num_scouts)
+        log = (info.is_accepted[:num_scouts], info.changed)
+        return chains, (jnp.sum(info.is_accepted), jnp.sum(info.is_invalid), log)
+
+    def one_draw(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, tuple]:
+        chains, logs = lax.scan(step, chains, inputs)
+        return chains, (logs, code.keep.record(chains))
+
+    by_draw = _split((words, components), plan.num_draws)
+    chains, (logs, kept) = lax.scan(one_draw, state.chains, by_draw)
+    num_accepted, num_invalid, (is_accepted, changed) = _join(logs)
+    tallies = update_tallies(state.tallies, components, num_accepted, num_invalid, num_chains)
+    learned = state.schedule
+    if schedule.award is not None:
+        log = EpochLog(components, is_accepted, changed)
+        learned = lax.cond(is_adapting, schedule.award, lambda state, log: state, learned, log)
+    return SuperchainState(chains, learned, tallies), kept
+
+
+def _split(tree: Any, num_parts: int) -> Any:
+    return jax.tree.map(lambda array: array.reshape(num_parts, -1, *array.shape[1:]), tree)
+
+
+def _join(tree: Any) -> Any:
+    return jax.tree.map(
+        lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), tree
+    )
+
+
+def run_round(
+    code: Code,
+    data: KernelData,
+    is_adapting: Array,
+    key: Key,
+    index: Array,
+    state: SuperchainState,
+) -> tuple[SuperchainState, Kept]:
+    """Run round number ``index``; return the state and what is kept, ``[num_draws, ...]``.
+
+    Random numbers are addressed by (superchain, epoch): they depend neither on how rounds are
+    grouped into chunks nor on where they run.
+    """
+    plan = code.plan
+
+    def epoch(state: SuperchainState, number: Array) -> tuple[SuperchainState, Kept]:
+        key_epoch = jax.random.fold_in(key, index * plan.num_epochs + number)
+        left = plan.thinning * plan.num_draws - number * plan.epoch_steps
+        return run_epoch(code, data, is_adapting, key_epoch, state, left)
+
+    if plan.num_epochs == 1:
+        return epoch(state, jnp.int32(0))
+    state, kept = lax.scan(epoch, state, jnp.arange(plan.num_epochs))
+    return state, jax.tree.map(lambda array: array[-1], kept)
