@@ -16,7 +16,7 @@ from exact import (
 )
 from test_schedules import check_against_algorithm_3
 
-from adlmh_jax import kernel, schedules
+from adlmh_jax import kernel, moves, schedules
 from adlmh_jax.program import branches, program
 from adlmh_jax.types import Chains
 
@@ -53,7 +53,7 @@ def no_q_correction(patch):
     def ratio(branch, old, new, old_terms, new_terms):
         return jnp.zeros(branch.site.batch_shape)
 
-    patch.setattr(kernel, "_prior_ratio", ratio)
+    patch.setattr(moves, "_prior_ratio", ratio)
 
 
 def q_from_scaled_terms(patch):
@@ -92,12 +92,12 @@ def accept_too_often(patch):
 
 
 def wrong_element(patch):
-    real = kernel._put_element
+    real = moves._put_element
 
     def put(branch, old, new, element):
         return real(branch, old, new, (element + 1) % branch.site.num_components)
 
-    patch.setattr(kernel, "_put_element", put)
+    patch.setattr(moves, "_put_element", put)
 
 
 def stale_terms(patch):
@@ -122,12 +122,12 @@ def accept_nan(patch):
 
 
 def redraw_without_ratio(patch):
-    real = kernel._redraw
+    real = moves._redraw
 
     def redraw(branch, new, old):
         return real(branch, new, old)[0], jnp.zeros(())
 
-    patch.setattr(kernel, "_redraw", redraw)
+    patch.setattr(moves, "_redraw", redraw)
 
 
 def never_redraw(patch):

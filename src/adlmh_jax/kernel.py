@@ -4,7 +4,7 @@ All chains of a superchain move the same component, so that only the branch of i
 branch is a loop of zero or one turns: unlike a conditional, a loop updates the chains in place.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,8 +14,9 @@ import numpy as np
 from jax import lax
 
 from adlmh_jax.layout import read_rows, write_rows
+from adlmh_jax.moves import Proposed, bind, is_different, log_uniform, propose
 from adlmh_jax.program import Program
-from adlmh_jax.program.branches import ACCEPT_WORD, Branch, Group, GroupData
+from adlmh_jax.program.branches import ACCEPT_WORD, Group, GroupData
 from adlmh_jax.types import Array, Chains, StepInfo
 
 FAN_OUT = 8  # groups are searched as a tree when there are more
@@ -51,16 +52,6 @@ class KernelData(NamedTuple):
     group_of: Array
     member_of: Array
     element_of: Array
-
-
-class Proposed(NamedTuple):
-    """A proposal for one chain: values of the moved sites, terms, outputs, and the ratio."""
-
-    values: tuple[Array, ...]
-    log_terms: tuple[Array, ...]
-    outputs: tuple[Array, ...]
-    log_ratio: Array
-    is_invalid: Array
 
 
 def build_kernel(program: Program, proposals: Mapping[str, Any] | None = None) -> tuple:
@@ -119,167 +110,156 @@ def move(
     num_chains = words.shape[-1]
     nobody = jnp.zeros(num_chains, bool)
     changed = jnp.zeros((kernel.num_outputs, num_scouts), bool)
-    group = jnp.where(component < 0, -1, data.group_of[component])
-    member, element = data.member_of[component], data.element_of[component]
+    nothing = StepInfo(nobody, nobody, jnp.zeros(num_chains, chains.log_terms.dtype), changed)
 
     def move_in(index: int, carry: tuple[Chains, StepInfo]) -> tuple[Chains, StepInfo]:
-        return _move_group(kernel.groups[index], data.groups[index], words, carry, member, element)
+        group = _GroupView(kernel.groups[index], data.groups[index], data.member_of[component])
+        return _move_group(group, words, carry, data.element_of[component])
 
-    def search(low: int, high: int, carry: tuple) -> tuple:
-        """Run the branch of ``group``, which is one of low..high-1."""
+    return dispatch(kernel, data, component, move_in, (chains, nothing))
+
+
+def draw(
+    kernel: Kernel, data: KernelData, words: Array, chains: Chains, component: Array
+) -> Chains:
+    """Draw all elements of the site of ``component`` from its proposal, and take them.
+
+    With prior proposals, doing so for all sites in program order runs the program.
+    """
+
+    def draw_in(index: int, chains: Chains) -> Chains:
+        group = _GroupView(kernel.groups[index], data.groups[index], data.member_of[component])
+        return _draw_group(group, words, chains)
+
+    return dispatch(kernel, data, component, draw_in, chains)
+
+
+def dispatch(
+    kernel: Kernel, data: KernelData, component: Array, run: Callable[[int, Any], Any], carry: Any
+) -> Any:
+    """Apply ``run(index, carry)`` for the group of ``component``; for -1 do nothing."""
+    group = jnp.where(component < 0, -1, data.group_of[component])
+
+    def search(low: int, high: int, carry: Any) -> Any:
+        """Find the group among low..high-1."""
         if high - low == 1:
-            return move_in(low, carry)
+            return run(low, carry)
         width = -(-(high - low) // FAN_OUT)
         for start in range(low, high, width):
             carry = run_if_here(start, min(start + width, high), carry)
         return carry
 
-    def run_if_here(low: int, high: int, carry: tuple) -> tuple:
+    def run_if_here(low: int, high: int, carry: Any) -> Any:
         is_here = ((group >= low) & (group < high)).astype(jnp.int32)
         return lax.fori_loop(0, is_here, lambda _, carry: search(low, high, carry), carry)
 
-    nothing = StepInfo(nobody, nobody, jnp.zeros(num_chains, chains.log_terms.dtype), changed)
-    return run_if_here(0, len(kernel.groups), (chains, nothing))
+    return run_if_here(0, len(kernel.groups), carry)
+
+
+class _GroupView:
+    """One member of a group: where it reads and writes in the chains."""
+
+    def __init__(self, group: Group, data: GroupData, member: Array) -> None:
+        self.group = group
+        self.branch = group.branch
+        self.constants = _constants(group, data, member)
+        self.read_at = [data.read_offsets[member, i] for i in range(len(group.branch.reads))]
+        self.term_at = [data.term_offsets[member, i] for i in range(len(group.term_shapes))]
+        self.output_at = [data.output_offsets[member, i] for i in range(len(group.output_shapes))]
+        self.start_at = [data.output_starts[member, i] for i in range(len(group.output_shapes))]
+
+    def read(self, chains: Chains) -> tuple[Array, ...]:
+        """Return the values of the sites that the branch reads, ``[..., C]``."""
+        places = zip(self.branch.reads, self.read_at, strict=True)
+        return tuple(_rows(chains.position[read.bank], at, read.shape) for read, at in places)
+
+    def old_terms(self, chains: Chains) -> tuple[Array, ...]:
+        """Return the touched terms as they are."""
+        places = zip(self.group.term_shapes, self.term_at, strict=True)
+        return tuple(_rows(chains.log_terms, at, shape) for shape, at in places)
+
+    def old_outputs(self, chains: Chains) -> tuple[Array, ...]:
+        """Return the touched outputs as they are."""
+        places = zip(self.group.output_shapes, self.output_at, strict=True)
+        return tuple(_rows(chains.outputs[bank], at, shape) for (shape, bank), at in places)
+
+    def write(
+        self,
+        chains: Chains,
+        values: Sequence[Array],
+        log_terms: Sequence[Array],
+        outputs: Sequence[Array],
+    ) -> Chains:
+        """Return the chains with new values of the moved sites, terms and outputs."""
+        position, kept, terms = dict(chains.position), dict(chains.outputs), chains.log_terms
+        moved = (0, *(redraw.read for redraw in self.branch.redraws))
+        for index, value in zip(moved, values, strict=False):
+            bank = self.branch.reads[index].bank
+            position[bank] = write_rows(position[bank], _flat(value), self.read_at[index])
+        for at, term in zip(self.term_at, log_terms, strict=True):
+            terms = write_rows(terms, _flat(term), at)
+        for (_, bank), at, output in zip(
+            self.group.output_shapes, self.output_at, outputs, strict=True
+        ):
+            kept[bank] = write_rows(kept[bank], _flat(output), at)
+        return Chains(position, terms, kept)
 
 
 def _move_group(
-    group: Group, data: GroupData, words: Array, carry: tuple, member: Array, element: Array
+    view: _GroupView, words: Array, carry: tuple[Chains, StepInfo], element: Array
 ) -> tuple[Chains, StepInfo]:
-    """Move a component of a site that belongs to ``group``."""
+    """Move a component of a site that belongs to the group."""
     chains, info = carry
-    branch = group.branch
-    num_chains = words.shape[-1]
-    read_at = [data.read_offsets[member, i] for i in range(len(branch.reads))]
-    term_at = [data.term_offsets[member, i] for i in range(len(group.term_shapes))]
-    output_at = [data.output_offsets[member, i] for i in range(len(group.output_shapes))]
-    reads = tuple(
-        read_rows(chains.position[read.bank], at, _size(read.shape)).reshape(
-            *read.shape, num_chains
-        )
-        for read, at in zip(branch.reads, read_at, strict=True)
-    )
-    old_terms = tuple(
-        read_rows(chains.log_terms, at, _size(shape)).reshape(*shape, num_chains)
-        for shape, at in zip(group.term_shapes, term_at, strict=True)
-    )
-    old_outputs = tuple(
-        read_rows(chains.outputs[bank], at, _size(shape)).reshape(*shape, num_chains)
-        for (shape, bank), at in zip(group.output_shapes, output_at, strict=True)
-    )
-    constants = _constants(group, data, member)
+    reads, old_terms = view.read(chains), view.old_terms(chains)
+    old_outputs = view.old_outputs(chains)
 
     def propose_one(words: Array, reads: tuple, old_terms: tuple) -> Proposed:
-        return propose(branch, constants, words, reads, old_terms, element)
+        return propose(view.branch, view.constants, words, reads, old_terms, element)
 
     proposed = jax.vmap(propose_one, in_axes=-1, out_axes=-1)(words, reads, old_terms)
     # Eq. 6: alpha'_k / alpha_k = 1, since weights change only after the decision and N is fixed.
     is_accepted = log_uniform(words[ACCEPT_WORD]) < proposed.log_ratio  # NaN rejects
 
-    position, outputs, log_terms = dict(chains.position), dict(chains.outputs), chains.log_terms
-    moved = (0, *(redraw.read for redraw in branch.redraws))
-    for index, new in zip(moved, proposed.values, strict=True):
-        bank = branch.reads[index].bank
-        rows = jnp.where(is_accepted, new, reads[index]).reshape(-1, num_chains)
-        position[bank] = write_rows(position[bank], rows, read_at[index])
-    for at, new, old in zip(term_at, proposed.log_terms, old_terms, strict=True):
-        rows = jnp.where(is_accepted, new, old).reshape(-1, num_chains)
-        log_terms = write_rows(log_terms, rows, at)
-    changed = info.changed
-    num_scouts = changed.shape[-1]
-    for i, ((_, bank), at) in enumerate(zip(group.output_shapes, output_at, strict=True)):
-        old, new = old_outputs[i], proposed.outputs[i]
-        rows = jnp.where(is_accepted, new, old).reshape(-1, num_chains)
-        outputs[bank] = write_rows(outputs[bank], rows, at)
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(is_accepted, new, old)
+
+    old_values = [reads[0], *(reads[redraw.read] for redraw in view.branch.redraws)]
+    chains = view.write(
+        chains,
+        list(map(choose, proposed.values, old_values)),
+        list(map(choose, proposed.log_terms, old_terms)),
+        list(map(choose, proposed.outputs, old_outputs)),
+    )
+    changed, num_scouts = info.changed, info.changed.shape[-1]
+    for new, old, at in zip(proposed.outputs, old_outputs, view.start_at, strict=True):
         if num_scouts:
             differs = is_accepted & is_different(new, old)
-            rows = differs.reshape(-1, num_chains)[:, :num_scouts]
-            changed = write_rows(changed, rows, data.output_starts[member, i])
-    info = StepInfo(is_accepted, proposed.is_invalid, proposed.log_ratio, changed)
-    return Chains(position, log_terms, outputs), info
+            changed = write_rows(changed, _flat(differs)[:, :num_scouts], at)
+    return chains, StepInfo(is_accepted, proposed.is_invalid, proposed.log_ratio, changed)
 
 
-def propose(
-    branch: Branch,
-    constants: Mapping[int, Any],
-    words: Array,
-    reads: tuple[Array, ...],
-    old_terms: tuple[Array, ...],
-    element: Array,
-) -> Proposed:
-    """Propose a value of one element of the branch's site in one chain, and score it."""
-    known = dict(constants)
-    known.update({read.number: value for read, value in zip(branch.reads, reads, strict=True)})
-    known.update({number: noise.make(words) for number, noise in branch.noise})
-    old = dict(known)
-    own = branch.reads[0].number
+def _draw_group(view: _GroupView, words: Array, chains: Chains) -> Chains:
+    """Draw the site of a group's member and score what it touches."""
+    branch = view.branch
 
-    new_value, *given_ratio = branch.propose.run(known)
-    known[own] = _put_element(branch, reads[0], new_value, element)
-    redrawn, redraw_ratio = _redraw(branch, known, old)
+    def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list[Array]]:
+        known = bind(branch, view.constants, words, reads)
+        known[branch.reads[0].number] = branch.propose.run(known)[0]
+        return known[branch.reads[0].number], branch.score.run(known)
 
-    scores = branch.score.run(known)
-    log_terms, outputs = scores[: branch.num_terms], scores[branch.num_terms :]
-    log_p_ratio = sum(
-        (jnp.sum(new - old_term) for new, old_term in zip(log_terms, old_terms, strict=True)),
-        start=jnp.zeros((), log_terms[0].dtype),
-    )
-    if given_ratio:
-        log_q = given_ratio[0]
-    else:
-        # A prior draw: q(x | x') / q(x' | x) is the ratio of the prior densities, without NumPyro's
-        # scale and mask; where the site has neither, they are its own terms.
-        log_q = _prior_ratio(branch, old, known, old_terms, log_terms)
-    log_q_ratio = log_q.reshape(-1)[element] + redraw_ratio
-    log_ratio = log_p_ratio + log_q_ratio
-    is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
-    return Proposed(
-        (known[own], *redrawn),
-        tuple(log_terms),
-        tuple(outputs),
-        jnp.where(is_invalid, -jnp.inf, log_ratio),
-        is_invalid,
-    )
+    value, scores = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, view.read(chains))
+    num_terms = branch.num_terms
+    return view.write(chains, [value], scores[:num_terms], scores[num_terms:])
 
 
-def _prior_ratio(
-    branch: Branch, old: Mapping, new: Mapping, old_terms: tuple, new_terms: list[Array]
-) -> Array:
-    """Return log prior(old) - log prior(new) for every element of the moved site."""
-    if branch.prior is None:
-        return old_terms[branch.own_term] - new_terms[branch.own_term]
-    return branch.prior.run(old)[0] - branch.prior.run(new)[0]
+def _rows(bank: Array, offset: Array, shape: tuple[int, ...]) -> Array:
+    """Read an array ``[*shape, C]``."""
+    return read_rows(bank, offset, _size(shape)).reshape(*shape, bank.shape[-1])
 
 
-def _put_element(branch: Branch, old: Array, new: Array, element: Array) -> Array:
-    """Return the site's old value with one element replaced by that of ``new``."""
-    site = branch.site
-    if site.num_components == 1:
-        return new.reshape(site.shape)
-    is_moved = jnp.arange(site.num_components) == element
-    is_moved = is_moved.reshape(*site.batch_shape, *(1 for _ in site.event_shape))
-    return jnp.where(is_moved, new, old)
-
-
-def _redraw(branch: Branch, new: dict, old: Mapping) -> tuple[list[Array], Array]:
-    r"""Redraw from the prior, in program order, what fell out of its support.
-
-    Returns the values and the log ratio p(x\x') / p(x'\x) of eq. 4. The reverse move can lead
-    back only if it redraws the same choices: if the new value lies in the old support it would be
-    reused, not redrawn, and the ratio is zero.
-    """
-    values, ratio = [], jnp.zeros(())
-    for redraw in branch.redraws:
-        number = branch.reads[redraw.read].number
-        old_value = old[number]
-        stays = redraw.inside.run(new)[0]
-        wide = stays.reshape(stays.shape + (1,) * (old_value.ndim - stays.ndim))
-        new[number] = jnp.where(wide, old_value, redraw.draw.run(new)[0])
-        log_prior_old, log_prior_new = redraw.prior.run(old)[0], redraw.prior.run(new)[0]
-        would_stay = redraw.inside.run({**old, number: new[number]})[0]
-        log_q = jnp.where(would_stay, -jnp.inf, log_prior_old - log_prior_new)
-        ratio = ratio + jnp.sum(jnp.where(stays, 0.0, log_q))
-        values.append(new[number])
-    return values, ratio
+def _flat(array: Array) -> Array:
+    """Return an array ``[..., C]`` as rows."""
+    return array.reshape(-1, array.shape[-1])
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
@@ -289,19 +269,6 @@ def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
     for number, values in zip(group.stacked, data.stacked, strict=True):
         constants[number] = lax.dynamic_index_in_dim(values, member, keepdims=False)
     return constants
-
-
-def log_uniform(words: Array) -> Array:
-    """Return the logarithm of a uniform number in (0, 1] made of 32 random bits."""
-    return jnp.log((words.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32))
-
-
-def is_different(new: Array, old: Array) -> Array:
-    """Whether outputs differ; NaN equals NaN, or a NaN output would be rewarded forever."""
-    differs = new != old
-    if jnp.issubdtype(new.dtype, jnp.inexact):
-        differs &= ~(jnp.isnan(new) & jnp.isnan(old))
-    return differs
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -17,8 +17,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from adlmh_jax.kernel import KernelData
 from adlmh_jax.progress import Meter
-from adlmh_jax.streaming import init_tallies
-from adlmh_jax.superchain import Code, Kept, SuperchainState, run_round
+from adlmh_jax.streaming import init_statistics, init_tallies
+from adlmh_jax.superchain import Code, Kept, Phase, SuperchainState, run_round
 from adlmh_jax.types import Array, Chains, Key
 
 AXIS = "superchains"
@@ -64,14 +64,17 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
     return Devices(mesh, chosen[0].platform == "cpu")
 
 
-def place(devices: Devices, chains: Chains, schedule_state: Any, num_components: int) -> RunState:
+def place(
+    devices: Devices, chains: Chains, schedule_state: Any, num_components: int, num_outputs: int
+) -> RunState:
     """Put the superchains ``[S, ...]`` on their devices."""
-    num_superchains = chains.log_terms.shape[0]
+    num_superchains, _, num_chains = chains.log_terms.shape
 
     def repeat(leaf: Array) -> Array:
         return jnp.broadcast_to(leaf, (num_superchains, *leaf.shape))
 
-    others = jax.tree.map(repeat, (schedule_state, init_tallies(num_components)))
+    statistics = init_statistics(num_outputs, num_chains)
+    others = jax.tree.map(repeat, (schedule_state, init_tallies(num_components), statistics))
     superchains = jax.device_put(SuperchainState(chains, *others), devices.sharding)
     return RunState(0, superchains)
 
@@ -84,7 +87,7 @@ def _run_chunk(
     data: KernelData,
     keys: Array,
     superchains: SuperchainState,
-    is_adapting: Array,
+    phase: Phase,
     first_round: Array,
     num_rounds: Array,
 ) -> tuple[SuperchainState, Kept]:
@@ -98,7 +101,7 @@ def _run_chunk(
 
         def one_round(number: Array, carry: tuple) -> tuple:
             state, kept = carry
-            state, new = run_round(code, data, is_adapting, key, first_round + number, state)
+            state, new = run_round(code, data, phase, key, first_round + number, state)
             kept = jax.tree.map(
                 lambda buffer, rows: lax.dynamic_update_index_in_dim(buffer, rows, number, 0),
                 kept,
@@ -131,7 +134,7 @@ def run_draws(
     data: KernelData,
     keys: Array,
     state: RunState,
-    is_adapting: bool,
+    phase: Phase,
     num_draws: int,
     most_rounds: int,
     meter: Meter,
@@ -156,7 +159,7 @@ def run_draws(
             data,
             keys,
             superchains,
-            jnp.bool_(is_adapting),
+            phase,
             jnp.int32(next_round),
             jnp.int32(num_rounds),
         )

@@ -18,7 +18,8 @@ from adlmh_jax.progress import BarMeter, Meter, SilentMeter
 from adlmh_jax.result import Result, ScheduleReport
 from adlmh_jax.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws
 from adlmh_jax.schedules import Schedule, UcbState, ucb
-from adlmh_jax.superchain import Code, Keep, Kept, make_plan
+from adlmh_jax.starting import start_chains
+from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
 from adlmh_jax.tally import tally_total
 from adlmh_jax.types import Array, Chains, Key, Model
 
@@ -186,7 +187,7 @@ def run_program(
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
     chains = _start(program, key, num_superchains, chains_each)
     schedule_state = schedule.init(program.num_components, kernel.num_outputs, chains_each)
-    state = place(chosen, chains, schedule_state, program.num_components)
+    state = place(chosen, chains, schedule_state, program.num_components, kernel.num_outputs)
 
     total = config.num_warmup + config.num_samples
     meter: Meter = SilentMeter()
@@ -197,8 +198,10 @@ def run_program(
     num_warmup, num_samples = config.num_warmup, config.num_samples
     most = most_chunk_rounds(code, state.superchains, num_samples)
     go = functools.partial(run_draws, code, chosen, data, keys)
-    state = go(state, True, num_warmup, most, meter, lambda kept: None)
-    state = go(state, config.adapt == "always", num_samples, most, meter, parts.append)
+    warmup = Phase(jnp.bool_(True), jnp.int32(0))
+    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(num_samples))
+    state = go(state, warmup, num_warmup, most, meter, lambda kept: None)
+    state = go(state, sampling, num_samples, most, meter, parts.append)
     meter.close()
     return _make_result(program, config, schedule, kept_names, parts, state)
 
@@ -220,7 +223,7 @@ def make_key(key: Key | int) -> Key:
 def _start(program: Program, key: Key, num_superchains: int, num_chains: int) -> Chains:
     """Start all chains at prior draws, ``[S, ..., C]``."""
     key_start = jax.random.fold_in(key, 0xFFFFFFFF)  # no superchain has this number
-    chains = program.init(key_start, num_superchains * num_chains)
+    chains = start_chains(program, key_start, num_superchains * num_chains)
 
     def by_superchain(leaf: Array) -> Array:
         return jnp.moveaxis(leaf.reshape(leaf.shape[0], num_superchains, num_chains), 1, 0)

@@ -14,16 +14,17 @@ from jax import lax
 
 from adlmh_jax.kernel import Kernel, KernelData, move, select
 from adlmh_jax.schedules import Schedule
-from adlmh_jax.streaming import Tallies, update_tallies
+from adlmh_jax.streaming import Statistics, Tallies, update_statistics, update_tallies
 from adlmh_jax.types import Array, Chains, EpochLog, Key
 
 
 class SuperchainState(NamedTuple):
-    """What the next step of a superchain needs, and the tallies so far."""
+    """What the next step of a superchain needs, and the statistics so far."""
 
     chains: Chains
     schedule: Any
     tallies: Tallies
+    statistics: Statistics
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,21 @@ def make_plan(thinning: int, epoch: int) -> Plan:
         return Plan(thinning, 1, num_draws, num_draws * thinning)
     num_epochs = -(-thinning // epoch)
     return Plan(thinning, num_epochs, 1, -(-thinning // num_epochs))
+
+
+class Phase(NamedTuple):
+    """What changes between warm-up and sampling: numbers, so that both share their code.
+
+    Attributes
+    ----------
+    is_adapting
+        Whether the schedule learns.
+    most_draws
+        How many draws the statistics take in; 0 during warm-up.
+    """
+
+    is_adapting: Array
+    most_draws: Array
 
 
 class Kept(NamedTuple):
@@ -104,12 +120,12 @@ class Code:
 def run_epoch(
     code: Code,
     data: KernelData,
-    is_adapting: Array,
+    phase: Phase,
     key: Key,
     state: SuperchainState,
     num_steps: Array,
 ) -> tuple[SuperchainState, Kept]:
-    """Make ``num_steps`` steps with frozen weights, then learn from them if ``is_adapting``.
+    """Make ``num_steps`` steps with frozen weights, then learn from them in an adapting phase.
 
     Returns the new state, and what is kept of the epoch's draws.
     """
@@ -127,19 +143,31 @@ def run_epoch(
         log = (info.is_accepted[:num_scouts], info.changed)
         return chains, (jnp.sum(info.is_accepted), jnp.sum(info.is_invalid), log)
 
-    def one_draw(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, tuple]:
-        chains, logs = lax.scan(step, chains, inputs)
-        return chains, (logs, code.keep.record(chains))
+    is_draw_end = num_steps <= plan.epoch_steps
+    most_draws = jnp.where(is_draw_end, phase.most_draws, 0)
+
+    def one_draw(carry: tuple[Chains, Statistics], inputs: tuple) -> tuple[tuple, tuple]:
+        chains, logs = lax.scan(step, carry[0], inputs)
+        statistics = update_statistics(carry[1], all_outputs(chains), most_draws)
+        return (chains, statistics), (logs, code.keep.record(chains))
 
     by_draw = _split((words, components), plan.num_draws)
-    chains, (logs, kept) = lax.scan(one_draw, state.chains, by_draw)
+    start = (state.chains, state.statistics)
+    (chains, statistics), (logs, kept) = lax.scan(one_draw, start, by_draw)
     num_accepted, num_invalid, (is_accepted, changed) = _join(logs)
     tallies = update_tallies(state.tallies, components, num_accepted, num_invalid, num_chains)
     learned = state.schedule
     if schedule.award is not None:
         log = EpochLog(components, is_accepted, changed)
-        learned = lax.cond(is_adapting, schedule.award, lambda state, log: state, learned, log)
-    return SuperchainState(chains, learned, tallies), kept
+        learned = lax.cond(
+            phase.is_adapting, schedule.award, lambda state, log: state, learned, log
+        )
+    return SuperchainState(chains, learned, tallies, statistics), kept
+
+
+def all_outputs(chains: Chains) -> Array:
+    """Return all scalar outputs as numbers, ``[K, C]``, bank by bank."""
+    return jnp.concatenate([jnp.asarray(bank, jnp.float32) for bank in chains.outputs.values()])
 
 
 def _split(tree: Any, num_parts: int) -> Any:
@@ -155,7 +183,7 @@ def _join(tree: Any) -> Any:
 def run_round(
     code: Code,
     data: KernelData,
-    is_adapting: Array,
+    phase: Phase,
     key: Key,
     index: Array,
     state: SuperchainState,
@@ -170,7 +198,7 @@ def run_round(
     def epoch(state: SuperchainState, number: Array) -> tuple[SuperchainState, Kept]:
         key_epoch = jax.random.fold_in(key, index * plan.num_epochs + number)
         left = plan.thinning * plan.num_draws - number * plan.epoch_steps
-        return run_epoch(code, data, is_adapting, key_epoch, state, left)
+        return run_epoch(code, data, phase, key_epoch, state, left)
 
     if plan.num_epochs == 1:
         return epoch(state, jnp.int32(0))

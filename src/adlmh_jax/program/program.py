@@ -19,8 +19,6 @@ from adlmh_jax.program.sites import Outputs, SiteTable, element_names, find_site
 from adlmh_jax.program.tracing import ModelCall, Propose, Traced, trace_program
 from adlmh_jax.types import Array, Chains, Key, Model, Position
 
-MOST_TRIES = 100  # prior draws tried for a starting point of finite density
-
 
 @dataclass(frozen=True, repr=False)
 class Program:
@@ -130,28 +128,31 @@ class Program:
             self.output_layout.pack(outputs),
         )
 
-    def init(self, key: Key, num_chains: int) -> Chains:
-        """Start chains at prior draws of finite density.
+    def empty_chains(self, num_chains: int) -> Chains:
+        """Return chains at no position, with the terms and outputs that depend on no site."""
+        terms = self._known(self.traced.terms, self.term_layout, num_chains)
+        return Chains(
+            {
+                bank: jnp.zeros((size, num_chains), bank)
+                for bank, size in self.position_layout.bank_sizes.items()
+            },
+            next(iter(terms.values())),
+            self._known(self.traced.outputs, self.output_layout, num_chains),
+        )
 
-        Chains whose draw has density zero draw again, up to 100 times.
-        """
-        keys = jax.random.split(key, num_chains)
-        chains = self.chains_at(jax.vmap(self.draw_prior)(keys))
-        for attempt in range(1, MOST_TRIES):
-            is_bad = ~jnp.all(jnp.isfinite(chains.log_terms), axis=0)
-            if not np.any(is_bad):
-                return chains
-            keys = jax.vmap(jax.random.fold_in, (0, None))(keys, attempt)
-            fresh = self.chains_at(jax.vmap(self.draw_prior)(keys))
-            chains = jax.tree.map(
-                lambda new, old, bad=is_bad: jnp.where(bad, new, old), fresh, chains
-            )
-        if np.all(jnp.isfinite(chains.log_terms)):
-            return chains
-        raise self._no_finite_start(chains)
+    def _known(
+        self, numbers: Mapping[str, int], layout: Layout, num_chains: int
+    ) -> dict[str, Array]:
+        """Return banks with the values that are constants; the others are zero."""
+        constants = self.traced.graph.constants
+        values = {}
+        for name, number in numbers.items():
+            value = constants.get(number, np.zeros(layout[name].shape, layout[name].bank))
+            values[name] = jnp.broadcast_to(value, (num_chains, *layout[name].shape))
+        return layout.pack(values)
 
-    def _no_finite_start(self, chains: Chains) -> errors.ModelError:
-        """Name the terms that are not finite, and the values there."""
+    def no_finite_start(self, chains: Chains, num_tries: int) -> errors.ModelError:
+        """Return an error that names the terms that are not finite, and the values there."""
         bad_chain = int(np.argmax(~np.all(np.isfinite(chains.log_terms), axis=0)))
         one = jax.tree.map(lambda leaf: leaf[:, bad_chain : bad_chain + 1], chains)
         bank = self.term_layout.slots[0].bank
@@ -160,7 +161,7 @@ class Program:
         bad = {n: float(jnp.sum(t)) for n, t in terms.items() if not np.all(np.isfinite(t))}
         reached = [s for s in self.sites.names if set(self.touches[s].terms) & set(bad)]
         shown = {name: np.asarray(values[name][0]).tolist() for name in reached}
-        return errors.no_finite_start(bad, shown, MOST_TRIES)
+        return errors.no_finite_start(bad, shown, num_tries)
 
     def make_groups(
         self, proposals: Mapping[str, Propose] | None = None
