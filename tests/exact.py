@@ -14,8 +14,10 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer.util import log_density
 
-from adlmh_jax import kernel as kernels
+from adlmh_jax import step as steps
+from adlmh_jax.kernel import build_kernel
 from adlmh_jax.program import compile_model
+from adlmh_jax.proposals import plan_sites
 from adlmh_jax.types import Chains
 
 NUM_WORDS = 512  # chains with random words at each state: enough to meet every outcome
@@ -113,10 +115,10 @@ class Exact:
     pi: np.ndarray
 
 
-def prepare(discrete: DiscreteProgram, proposals=None) -> Exact:
+def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never") -> Exact:
     """Compile a program and enumerate its states."""
     program = compile_model(discrete.model, outputs=discrete.outputs)
-    kernel, data = kernels.build_kernel(program, proposals)
+    kernel, data = build_kernel(program, plan_sites(program, proposals, blocks))
     axes = []
     for site in program.sites.sites:
         columns = [discrete.values[site.name]] * site.num_components
@@ -209,14 +211,17 @@ def check_reaches_everything(exact: Exact) -> None:
     np.testing.assert_allclose(reached, np.broadcast_to(exact.pi, matrix.shape), atol=1e-3)
 
 
-def transition_matrix(exact: Exact, alpha) -> np.ndarray:
-    """Assemble P from the production `move`; ``alpha(state)`` are the selection weights."""
+def transition_matrix(exact: Exact, alpha, probability=proposal_probability) -> np.ndarray:
+    """Assemble P from the production `move`.
+
+    ``alpha(state)`` are the selection weights, ``probability`` that of a proposal.
+    """
     index = {state: i for i, state in enumerate(exact.states)}
     matrix = np.zeros((len(index), len(index)))
     rng = np.random.default_rng(0)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32)).at[0].set(0)
-    step = jax.jit(lambda data, ch, k: kernels.move(exact.kernel, data, words, ch, k))
+    step = jax.jit(lambda data, ch, k: steps.move(exact.kernel, data, words, ch, k)[:2])
     for state in exact.states:
         start = chains_at(exact, state, NUM_WORDS)
         row = index[state]
@@ -227,11 +232,45 @@ def transition_matrix(exact: Exact, alpha) -> np.ndarray:
             ratios = dict(zip(state_of(exact, chains), np.asarray(info.log_ratio), strict=True))
             for new, log_ratio in ratios.items():
                 if new != state:
-                    q = proposal_probability(exact, component, state, new)
+                    q = probability(exact, component, state, new)
                     matrix[row, index[new]] += (
                         alpha(state)[component] * q * min(1.0, np.exp(float(log_ratio)))
                     )
         matrix[row, row] = 1.0 - matrix[row].sum()
+    return matrix
+
+
+def gibbs_matrix(exact: Exact, alpha) -> np.ndarray:
+    """Assemble P of Gibbs steps from the production `move`.
+
+    The drawn value is a step function of one random word: its steps are found by bisection.
+    """
+    index = {state: i for i, state in enumerate(exact.states)}
+    matrix = np.zeros((len(index), len(index)))
+    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k)[0])
+    for state in exact.states:
+        for component in range(exact.program.num_components):
+            site = exact.program.sites.sites[exact.program.sites.site_of[component]]
+            steps = len(site.candidates) - 1
+            start = chains_at(exact, state, steps)
+            low, high = np.zeros(steps, np.int64), np.full(steps, 2**32, np.int64)
+            for _ in range(33):  # low: the number of words that draw candidate i or an earlier one
+                middle = (low + high) // 2
+                words = np.broadcast_to(
+                    np.minimum(middle, 2**32 - 1), (exact.kernel.num_words, steps)
+                ).astype(np.uint32)
+                chains = step(exact.data, jnp.asarray(words), start, component)
+                values = np.array(state_of(exact, chains))[:, component]
+                drawn = np.array([site.candidates.index(v) for v in values])
+                is_below = (drawn <= np.arange(steps)) & (middle < 2**32)
+                low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
+            bounds = np.concatenate([[0], np.minimum(low, 2**32), [2**32]])
+            for value, share in zip(site.candidates, np.diff(bounds) / 2**32, strict=True):
+                new = (*state[:component], value, *state[component + 1 :])
+                if new in index:
+                    matrix[index[state], index[new]] += alpha(state)[component] * share
+                else:
+                    assert share < 1e-9
     return matrix
 
 
@@ -260,7 +299,7 @@ def check_decisions(exact: Exact) -> None:
     rng = np.random.default_rng(1)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32))
-    step = jax.jit(lambda data, w, ch, k: kernels.move(exact.kernel, data, w, ch, k)[1])
+    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k)[1])
     for state in exact.states[:4]:
         start = chains_at(exact, state, NUM_WORDS)
         for component in range(exact.program.num_components):

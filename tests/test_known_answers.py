@@ -80,12 +80,16 @@ CASES = {
     "Poisson latent": (poisson_latent, {"count": (5.0, np.sqrt(2.0))}),
     "DiscreteUniform latent": (uniform_latent, uniform_truth()),
 }
-SCHEDULES = {"LMH": adlmh.uniform(), "AdLMH": adlmh.ucb()}
+METHODS = {
+    "LMH": (adlmh.uniform(), "prior"),
+    "AdLMH": (adlmh.ucb(), "prior"),
+    "auto": (adlmh.ucb(), "auto"),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chains_each", [1, 64])
-@pytest.mark.parametrize("method", SCHEDULES)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
 def test_known_answer(case, method, chains_each):
     model, truth = CASES[case]
@@ -95,8 +99,8 @@ def test_known_answer(case, method, chains_each):
         7,
         model,
         outputs=list(truth),
-        schedule=SCHEDULES[method],
-        proposals="prior",
+        schedule=METHODS[method][0],
+        proposals=METHODS[method][1],
         num_chains=num_superchains * chains_each,
         num_superchains=num_superchains,
         num_warmup=200,

@@ -11,14 +11,17 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LEVELS = {
     "types": 0,
-    **dict.fromkeys(["layout", "tally"], 0.5),
-    **dict.fromkeys(["distances", "program", "progress", "schedules", "store", "streaming"], 1),
+    **dict.fromkeys(["config", "host", "layout", "tally"], 0.5),
+    **dict.fromkeys(["distances", "mixing", "program", "progress", "schedules", "streaming"], 1),
+    "verdict": 2,
     **dict.fromkeys(["proposals", "zoo"], 3),
     "moves": 3.5,
     "kernel": 4,
-    "starting": 4.5,
+    "step": 4.1,
+    **dict.fromkeys(["starting", "tuning"], 4.3),
     "superchain": 4.5,
-    "runner": 5,
+    **dict.fromkeys(["functional", "runner"], 5),
+    "binding": 5.5,
     **dict.fromkeys(["diagnostics", "export", "numpyro_kernel"], 6),
     "result": 6.5,
     "plots": 7,
@@ -27,7 +30,7 @@ LEVELS = {
     "cli": 10,
     "__init__": 11,
 }
-FREE_INSIDE = {"program", "zoo"}
+FREE_INSIDE = {"experiments", "program", "zoo"}
 OWNERS = {
     "numpyro": {"program", "numpyro_kernel", "zoo"},
     "arviz": {"export", "diagnostics"},

@@ -16,8 +16,8 @@ from exact import (
 )
 from test_schedules import check_against_algorithm_3
 
-from adlmh_jax import kernel, moves, schedules
-from adlmh_jax.program import branches, program
+from adlmh_jax import moves, schedules, step
+from adlmh_jax.program import branches, program, touches
 from adlmh_jax.types import Chains
 
 BY_NAME = {discrete.name: discrete for discrete in PROGRAMS}
@@ -44,31 +44,31 @@ def check_nan_is_rejected():
     words = np.random.default_rng(0).integers(0, 2**32, (exact.kernel.num_words, 64), np.uint32)
     words[0] = 0
     start = exact.program.chains_at({"a": jnp.zeros(64, jnp.int32)})
-    chains, info = kernel.move(exact.kernel, exact.data, jnp.asarray(words), start, jnp.int32(0))
+    chains, info, _ = step.move(exact.kernel, exact.data, jnp.asarray(words), start, 0)
     assert not np.any(chains.position["int32"] == 2)
     assert 0 < np.sum(info.is_invalid) < 64
 
 
 def no_q_correction(patch):
-    def ratio(branch, old, new, old_terms, new_terms):
+    def ratio(branch, *others):
         return jnp.zeros(branch.site.batch_shape)
 
-    patch.setattr(moves, "_prior_ratio", ratio)
+    patch.setattr(moves, "_log_q_ratio", ratio)
 
 
 def q_from_scaled_terms(patch):
     real = branches.cut_branch
 
-    def cut(traced, sites, touches, name):
+    def cut(traced, *others):
         traced = traced.__class__(**{**vars(traced), "priors": traced.terms})
-        return real(traced, sites, touches, name)
+        return real(traced, *others)
 
     patch.setattr(program, "cut_branch", cut)
 
 
 def drop_terms(is_dropped):
     def mutate(patch):
-        real = branches.find_touches
+        real = touches.find_touches
 
         def find(traced, sites):
             found = real(traced, sites)
@@ -87,8 +87,8 @@ def drop_terms(is_dropped):
 
 
 def accept_too_often(patch):
-    real = kernel.log_uniform
-    patch.setattr(kernel, "log_uniform", lambda words: real(words) - np.log(1.001))
+    real = moves.log_uniform
+    patch.setattr(moves, "log_uniform", lambda words: real(words) - np.log(1.001))
 
 
 def wrong_element(patch):
@@ -101,24 +101,28 @@ def wrong_element(patch):
 
 
 def stale_terms(patch):
-    real = kernel.move
+    real = step.move
 
-    def move(kernel, data, words, chains, component, num_scouts=0):
-        moved, info = real(kernel, data, words, chains, component, num_scouts)
-        return Chains(moved.position, chains.log_terms, moved.outputs), info
+    def move(kernel, data, words, chains, *others):
+        moved, *rest = real(kernel, data, words, chains, *others)
+        return Chains(moved.position, chains.log_terms, moved.outputs), *rest
 
-    patch.setattr(kernel, "move", move)
+    patch.setattr(step, "move", move)
 
 
 def accept_nan(patch):
-    real = kernel.propose
+    patch.setattr(moves.jnp, "isnan", lambda x: jnp.zeros(jnp.shape(x), bool))
+    patch.setattr(moves, "log_uniform", NotGreater)
 
-    def propose(*args):
-        proposed = real(*args)
-        ratio = jnp.where(proposed.is_invalid, 0.0, proposed.log_ratio)
-        return proposed._replace(log_ratio=ratio)
 
-    patch.setattr(kernel, "propose", propose)
+class NotGreater:
+    """A comparison the wrong way round: ``not (u >= ratio)`` is true for NaN."""
+
+    def __init__(self, words):
+        self.uniform = jnp.log(moves.uniform(words))
+
+    def __lt__(self, ratio):
+        return ~(self.uniform >= ratio)
 
 
 def redraw_without_ratio(patch):
@@ -131,8 +135,8 @@ def redraw_without_ratio(patch):
 
 
 def never_redraw(patch):
-    real = branches._redraws
-    patch.setattr(branches, "_redraws", lambda *args: dict.fromkeys(real(*args), ()))
+    real = touches._redraws
+    patch.setattr(touches, "_redraws", lambda *args: dict.fromkeys(real(*args), ()))
 
 
 def history_not_flushed(patch):

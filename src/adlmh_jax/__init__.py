@@ -1,10 +1,25 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
+from adlmh_jax.host import use_all_cores, use_compilation_cache
 from adlmh_jax.program import Program, compile_model
-from adlmh_jax.proposals import prior
+from adlmh_jax.proposals import custom, gibbs, prior, random_walk
 from adlmh_jax.result import Result
 from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import ucb, uniform
 
-__all__ = ["Program", "Result", "compile_model", "prior", "sample", "ucb", "uniform"]
+__all__ = [
+    "Program",
+    "Result",
+    "compile_model",
+    "custom",
+    "gibbs",
+    "prior",
+    "random_walk",
+    "sample",
+    "ucb",
+    "uniform",
+    "use_compilation_cache",
+]
 __version__ = "0.1.0"
+
+use_all_cores()

@@ -1,17 +1,212 @@
-"""How a new value of the selected component is proposed."""
+"""How a new value of a component is proposed: `prior`, `gibbs`, `random_walk`, or your own.
 
-from typing import NamedTuple
+Proposals combine: ``prior() | random_walk()`` takes either, at random.
+"""
 
-from adlmh_jax.program.tracing import Propose, propose_prior
+import fnmatch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adlmh_jax.program import Program
+from adlmh_jax.program.branches import Way
+from adlmh_jax.program.sites import Site
+from adlmh_jax.program.tracing import Propose
+from adlmh_jax.program.walks import user_proposal, walk_integers, walk_real
+
+MOST_GIBBS_VALUES = 32  # larger supports are walked, not enumerated, by "auto"
+SCALAR_RATE = 0.44  # acceptance rates that are best for walks in one and in many dimensions
+VECTOR_RATE = 0.234
 
 
-class Proposal(NamedTuple):
-    """A proposal as a pure function of (key, value, distribution, values), and its name."""
+@dataclass(frozen=True)
+class Proposal:
+    """A kind of proposal, or two of them mixed.
 
-    propose: Propose
-    name: str
+    Attributes
+    ----------
+    kind
+        ``"prior"``, ``"gibbs"``, ``"random_walk"`` or ``"custom"``.
+    function
+        Of a custom proposal.
+    other
+        The second proposal of a mixture.
+    """
+
+    kind: str
+    function: Callable | None = None
+    other: "Proposal | None" = None
+
+    def __or__(self, other: "Proposal") -> "Proposal":
+        """Mix two proposals: at each step one of them, with a probability learned in warm-up."""
+        if self.other is not None or other.other is not None:
+            raise ValueError("A mixture has two proposals; three cannot be mixed.")
+        if "gibbs" in (self.kind, other.kind):
+            raise ValueError("`gibbs()` never rejects: there is nothing to gain from mixing it.")
+        return Proposal(self.kind, self.function, other)
+
+    def __str__(self) -> str:
+        """Return the proposal as it is written."""
+        own = f"{self.kind}()" if self.function is None else f"custom({self.function.__name__})"
+        return own if self.other is None else f"{own} | {self.other}"
 
 
 def prior() -> Proposal:
     """Draw anew from the prior, conditioned on the other choices: the paper's proposal."""
-    return Proposal(propose_prior, "prior()")
+    return Proposal("prior")
+
+
+def gibbs() -> Proposal:
+    """Draw from the full conditional, by trying every value of a finite support."""
+    return Proposal("gibbs")
+
+
+def random_walk() -> Proposal:
+    """Take a step from the current value, of a length that is learned during warm-up.
+
+    Continuous choices walk on the unconstrained scale; integers by integer steps.
+    """
+    return Proposal("random_walk")
+
+
+def custom(function: Callable) -> Proposal:
+    """Propose with ``function(key, value, values, distribution) -> (new value, log q ratio)``.
+
+    It proposes for all elements of the site at once: ``new value`` has the shape and dtype of
+    ``value``, and ``log q ratio``, of the site's batch shape, is log q(old | new) - log q(new |
+    old). ``values`` are the current values of all latent sites.
+    """
+    return Proposal("custom", function)
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """How a site is moved.
+
+    Attributes
+    ----------
+    ways
+        One or two ways.
+    hooks
+        The proposals to trace, by (site, number).
+    target_rate
+        Acceptance rate that the scale aims at.
+    words
+        The plan in words.
+    """
+
+    ways: tuple[Way, ...]
+    hooks: dict[tuple[str, int], Propose] = field(default_factory=dict)
+    target_rate: float = SCALAR_RATE
+    words: str = "prior()"
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all elements move at once."""
+        return self.ways[0].is_block
+
+
+def plan_prior(site: Site) -> SitePlan:
+    """Return the paper's plan for a site."""
+    del site
+    return SitePlan((Way(),))
+
+
+def plan_sites(
+    program: Program, proposals: str | Mapping[str, Any] = "auto", blocks: str = "auto"
+) -> dict[str, SitePlan]:
+    """Decide how each site is moved.
+
+    Parameters
+    ----------
+    program
+        The compiled model.
+    proposals
+        ``"prior"``, ``"auto"``, or proposals by site name or glob; sites not named are ``"auto"``.
+    blocks
+        ``"auto"`` moves conditionally independent elements together, ``"never"`` does not.
+    """
+    if blocks not in ("auto", "never"):
+        raise ValueError(f'`blocks` must be "auto" or "never", got {blocks!r}.')
+    if isinstance(proposals, str) and proposals not in ("auto", "prior"):
+        raise ValueError(
+            f'`proposals` must be "auto", "prior", or a dict from site names to proposals, got '
+            f"{proposals!r}."
+        )
+    chosen = _by_site(program, proposals) if not isinstance(proposals, str) else {}
+    plans = {}
+    for site in program.sites.sites:
+        proposal = chosen.get(site.name)
+        if proposal is None:
+            proposal = prior() if proposals == "prior" else _automatic(program, site)
+        is_block = blocks == "auto" and program.is_block(site.name)
+        plans[site.name] = _plan(program, site, proposal, is_block)
+    return plans
+
+
+def _by_site(program: Program, proposals: Mapping[str, Any]) -> dict[str, Proposal]:
+    """Match names and globs; the last match counts."""
+    chosen: dict[str, Proposal] = {}
+    for pattern, proposal in proposals.items():
+        if callable(proposal) and not isinstance(proposal, Proposal):
+            proposal = custom(proposal)
+        if not isinstance(proposal, Proposal):
+            raise TypeError(
+                f"The proposal of `{pattern}` must be `prior()`, `gibbs()`, `random_walk()` or a "
+                f"function, got {proposal!r}."
+            )
+        names = [name for name in program.sites.names if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            listed = ", ".join(f"`{name}`" for name in program.sites.names[:8])
+            raise ValueError(f"No latent site matches `{pattern}`. There are {listed}.")
+        chosen.update(dict.fromkeys(names, proposal))
+    return chosen
+
+
+def _automatic(program: Program, site: Site) -> Proposal:
+    """Choose: Gibbs where finite and small, else a walk mixed with the prior where one can walk."""
+    if program.can_enumerate(site.name) and len(site.candidates) <= MOST_GIBBS_VALUES:
+        return gibbs()
+    if site.is_discrete and site.event_shape:
+        return prior()
+    return random_walk() | prior()
+
+
+def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> SitePlan:
+    if proposal.kind == "gibbs":
+        if not program.can_enumerate(site.name):
+            raise ValueError(
+                f"Site `{site.name}` cannot have `gibbs()`: its support, {site.support}, is not a "
+                "finite list of values known in advance. Use `random_walk() | prior()`."
+            )
+        way = Way(candidates=site.candidates, is_block=is_block)
+        return SitePlan((way,), words=_words(proposal, is_block))
+    kinds = [proposal] if proposal.other is None else [proposal, proposal.other]
+    ways, hooks = [], {}
+    for number, kind in enumerate(kinds):
+        propose = _hook(site, kind)
+        if propose is not None:
+            hooks[site.name, number] = propose
+        ways.append(Way(-1 if propose is None else number, (), is_block, len(kinds) > 1))
+    rate = SCALAR_RATE if site.event_size == 1 else VECTOR_RATE
+    return SitePlan(tuple(ways), hooks, rate, _words(proposal, is_block))
+
+
+def _hook(site: Site, proposal: Proposal) -> Propose | None:
+    """Return the function to trace; None for a prior draw."""
+    if proposal.kind == "prior":
+        return None
+    if proposal.kind == "custom":
+        return user_proposal(site, proposal.function)
+    if not site.is_discrete:
+        return walk_real
+    if site.event_shape:
+        raise ValueError(
+            f"Site `{site.name}` cannot have `random_walk()`: one choice is an array of integers "
+            f"of shape {site.event_shape}. Use `prior()` or a function of your own."
+        )
+    return walk_integers
+
+
+def _words(proposal: Proposal, is_block: bool) -> str:
+    return f"{proposal}, all elements at once" if is_block else str(proposal)

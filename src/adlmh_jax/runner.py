@@ -13,13 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from adlmh_jax.kernel import KernelData
+from adlmh_jax.kernel import Kernel, KernelData
 from adlmh_jax.progress import Meter
+from adlmh_jax.schedules import Schedule
 from adlmh_jax.streaming import init_statistics, init_tallies
 from adlmh_jax.superchain import Code, Kept, Phase, SuperchainState, run_round
-from adlmh_jax.types import Array, Chains, Key
+from adlmh_jax.tuning import init_tuning
+from adlmh_jax.types import Array, Chains
 
 AXIS = "superchains"
 CHUNK_SECONDS = 0.5  # how often the host looks in
@@ -65,74 +68,116 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
 
 
 def place(
-    devices: Devices, chains: Chains, schedule_state: Any, num_components: int, num_outputs: int
+    devices: Devices, kernel: Kernel, data: KernelData, schedule: Schedule, chains: Chains
 ) -> RunState:
-    """Put the superchains ``[S, ...]`` on their devices."""
+    """Put the superchains, whose chains are ``[S, ...]``, on their devices."""
     num_superchains, _, num_chains = chains.log_terms.shape
 
     def repeat(leaf: Array) -> Array:
         return jnp.broadcast_to(leaf, (num_superchains, *leaf.shape))
 
-    statistics = init_statistics(num_outputs, num_chains)
-    others = jax.tree.map(repeat, (schedule_state, init_tallies(num_components), statistics))
-    superchains = jax.device_put(SuperchainState(chains, *others), devices.sharding)
-    return RunState(0, superchains)
+    fresh = (
+        schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
+        init_tuning(data),
+        init_tallies(kernel.num_components),
+        init_statistics(kernel.num_outputs, num_chains),
+    )
+    others = jax.tree.map(repeat, fresh)
+    return RunState(0, _put(SuperchainState(chains, *others), devices.sharding))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(5,))
+def share(devices: Devices, tree: Any) -> Any:
+    """Put arrays that all superchains read on every device."""
+    return _put(tree, NamedSharding(devices.mesh, PartitionSpec()))
+
+
+def _put(tree: Any, sharding: NamedSharding) -> Any:
+    """Put arrays on devices; with several processes each has the whole arrays, from the host."""
+    if jax.process_count() > 1:
+        tree = jax.tree.map(np.asarray, tree)
+    return jax.device_put(tree, sharding)
+
+
+def to_host(tree: Any) -> Any:
+    """Bring arrays to the host, from all processes to all processes."""
+    if jax.process_count() > 1:
+        return multihost_utils.process_allgather(tree, tiled=True)
+    return jax.tree.map(np.asarray, tree)
+
+
+class Stretch(NamedTuple):
+    """Which rounds a chunk runs, and in which phase."""
+
+    phase: Phase
+    first_round: Array
+    num_rounds: Array
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def _run_chunk(
     code: Code,
     devices: Devices,
     most_rounds: int,
     data: KernelData,
-    keys: Array,
+    stretch: Stretch,
+    key_data: Array,
     superchains: SuperchainState,
-    phase: Phase,
-    first_round: Array,
-    num_rounds: Array,
 ) -> tuple[SuperchainState, Kept]:
-    """Run ``num_rounds`` rounds of all superchains; keep ``[S, most_rounds * draws, ...]``."""
+    """Run a stretch of all superchains; keep ``[S, most_rounds * draws, ...]``."""
 
-    def run_one(superchain: tuple[Key, SuperchainState]) -> tuple[SuperchainState, Kept]:
-        key, state = superchain
-        shapes = jax.eval_shape(code.keep.record, state.chains)
-        size = (most_rounds, code.plan.num_draws)
-        empty = jax.tree.map(lambda leaf: jnp.zeros((*size, *leaf.shape), leaf.dtype), shapes)
+    def run_local(
+        data: KernelData, stretch: Stretch, key_data: Array, superchains: SuperchainState
+    ) -> tuple[SuperchainState, Kept]:
+        def run_one(superchain: tuple[Array, SuperchainState]) -> tuple[SuperchainState, Kept]:
+            return _run_rounds(code, most_rounds, data, stretch, *superchain)
 
-        def one_round(number: Array, carry: tuple) -> tuple:
-            state, kept = carry
-            state, new = run_round(code, data, phase, key, first_round + number, state)
-            kept = jax.tree.map(
-                lambda buffer, rows: lax.dynamic_update_index_in_dim(buffer, rows, number, 0),
-                kept,
-                new,
-            )
-            return state, kept
-
-        state, kept = lax.fori_loop(0, num_rounds, one_round, (state, empty))
-        num_kept = most_rounds * code.plan.num_draws
-        return state, jax.tree.map(lambda leaf: leaf.reshape(num_kept, *leaf.shape[2:]), kept)
-
-    def run_local(data: KernelData, keys: Array, superchains: SuperchainState) -> tuple:
-        if devices.is_mapped:
-            return lax.map(run_one, (keys, superchains))
-        return jax.vmap(run_one)((keys, superchains))
+        over_superchains = lax.map if devices.is_mapped else lambda f, xs: jax.vmap(f)(xs)
+        return over_superchains(run_one, (key_data, superchains))
 
     sharded, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.shard_map(
         run_local,
         mesh=devices.mesh,
-        in_specs=(everywhere, sharded, sharded),
+        in_specs=(everywhere, everywhere, sharded, sharded),
         out_specs=(sharded, sharded),
         check_vma=False,
-    )(data, keys, superchains)
+    )(data, stretch, key_data, superchains)
+
+
+def _run_rounds(
+    code: Code,
+    most_rounds: int,
+    data: KernelData,
+    stretch: Stretch,
+    key_data: Array,
+    state: SuperchainState,
+) -> tuple[SuperchainState, Kept]:
+    """Run a stretch of one superchain; keep ``[most_rounds * draws, ...]``."""
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    shapes = jax.eval_shape(code.keep.record, state.chains)
+    size = (most_rounds, code.plan.num_draws)
+    empty = jax.tree.map(lambda leaf: jnp.zeros((*size, *leaf.shape), leaf.dtype), shapes)
+
+    def one_round(number: Array, carry: tuple[SuperchainState, Kept]) -> tuple:
+        state, kept = carry
+        index = stretch.first_round + number
+        state, new = run_round(code, data, stretch.phase, key, index, state)
+
+        def put(buffer: Array, rows: Array) -> Array:
+            return lax.dynamic_update_index_in_dim(buffer, rows, number, 0)
+
+        return state, jax.tree.map(put, kept, new)
+
+    state, kept = lax.fori_loop(0, stretch.num_rounds, one_round, (state, empty))
+    num_kept = most_rounds * code.plan.num_draws
+    return state, jax.tree.map(lambda leaf: leaf.reshape(num_kept, *leaf.shape[2:]), kept)
 
 
 def run_draws(
     code: Code,
     devices: Devices,
     data: KernelData,
-    keys: Array,
+    key_data: Array | np.ndarray,
     state: RunState,
     phase: Phase,
     num_draws: int,
@@ -152,23 +197,16 @@ def run_draws(
     while left:
         num_rounds = min(left, chunk_rounds, most_rounds)
         started = time.perf_counter()
+        stretch = Stretch(phase, jnp.int32(next_round), jnp.int32(num_rounds))
         superchains, kept = _run_chunk(
-            code,
-            devices,
-            most_rounds,
-            data,
-            keys,
-            superchains,
-            phase,
-            jnp.int32(next_round),
-            jnp.int32(num_rounds),
+            code, devices, most_rounds, data, stretch, key_data, superchains
         )
         jax.block_until_ready(superchains)
         seconds = time.perf_counter() - started
         left, next_round = left - num_rounds, next_round + num_rounds
         num_new = min(num_rounds * per_round, num_draws - saved)
         saved += num_new
-        save(jax.tree.map(lambda leaf, n=num_new: np.asarray(leaf[:, :n]), kept))
+        save(jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept)))
         meter.update(num_new, seconds, superchains.tallies)
         chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
     return RunState(next_round, superchains)

@@ -3,96 +3,36 @@
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from adlmh_jax.config import DEFAULT_EPOCH, RunConfig
 from adlmh_jax.kernel import build_kernel
 from adlmh_jax.layout import Layout, make_layout
 from adlmh_jax.program import Program, compile_model
-from adlmh_jax.program.sites import Outputs
+from adlmh_jax.program.errors import nearest
+from adlmh_jax.program.sites import Outputs, element_names
 from adlmh_jax.progress import BarMeter, Meter, SilentMeter
+from adlmh_jax.proposals import SitePlan, plan_sites
 from adlmh_jax.result import Result, ScheduleReport
-from adlmh_jax.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws
+from adlmh_jax.runner import (
+    RunState,
+    choose_devices,
+    most_chunk_rounds,
+    place,
+    run_draws,
+    share,
+    to_host,
+)
 from adlmh_jax.schedules import Schedule, UcbState, ucb
 from adlmh_jax.starting import start_chains
-from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
+from adlmh_jax.streaming import Summary, summarise
+from adlmh_jax.superchain import Code, Keep, Kept, Phase, SuperchainState, make_plan
 from adlmh_jax.tally import tally_total
 from adlmh_jax.types import Array, Chains, Key, Model
-
-DEFAULT_EPOCH = 64
-LEAST_SUPERCHAINS = 4  # fewer cannot disagree with each other
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """The numbers of a run, checked.
-
-    Attributes
-    ----------
-    num_chains, num_superchains
-        Chains, and the superchains that share them evenly.
-    num_warmup, num_samples
-        Draws before and during sampling.
-    thinning
-        Steps per draw; None for N, a sweep's worth.
-    epoch
-        Steps with frozen weights; 1 is exactly the paper.
-    adapt
-        Whether the schedule learns during warm-up only, or always.
-    """
-
-    num_chains: int = 256
-    num_superchains: int | None = None
-    num_warmup: int = 1000
-    num_samples: int = 1000
-    thinning: int | None = None
-    epoch: int = DEFAULT_EPOCH
-    adapt: Literal["warmup", "always"] = "warmup"
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that make no run."""
-        for name, least in (
-            ("num_chains", 1),
-            ("num_superchains", 1),
-            ("num_warmup", 0),
-            ("num_samples", 1),
-            ("thinning", 1),
-            ("epoch", 1),
-        ):
-            value = getattr(self, name)
-            if value is None and name in ("num_superchains", "thinning"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"`{name}` must be a whole number, got {value!r}.")
-            if value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-        if self.adapt not in ("warmup", "always"):
-            raise ValueError(f'`adapt` must be "warmup" or "always", got {self.adapt!r}.')
-        superchains = self.num_superchains
-        if superchains is not None and superchains > self.num_chains:
-            raise ValueError(
-                f"`num_superchains` is {superchains}, more than the {self.num_chains} chains: a "
-                "superchain has at least one chain."
-            )
-        if superchains is not None and self.num_chains % superchains:
-            raise ValueError(
-                f"`num_superchains` = {superchains} does not divide `num_chains` = "
-                f"{self.num_chains}: every superchain has the same number of chains."
-            )
-
-    @property
-    def superchains(self) -> int:
-        """Number of superchains: as given, or the least divisor of the chains from 4 on."""
-        if self.num_superchains is not None:
-            return self.num_superchains
-        fitting = (
-            n for n in range(LEAST_SUPERCHAINS, self.num_chains + 1) if self.num_chains % n == 0
-        )
-        return next(fitting, self.num_chains)
 
 
 def sample(
@@ -103,7 +43,8 @@ def sample(
     *,
     outputs: Outputs = None,
     schedule: Schedule = ucb(),
-    proposals: str = "prior",
+    proposals: str | Mapping[str, Any] = "auto",
+    blocks: str = "auto",
     num_chains: int = 256,
     num_superchains: int | None = None,
     num_warmup: int = 1000,
@@ -130,21 +71,28 @@ def sample(
     schedule
         ``ucb()`` is AdLMH, ``uniform()`` is LMH.
     proposals
-        ``"prior"``: the paper's.
+        ``"prior"``: the paper's. ``"auto"``: Gibbs steps where the support is finite and small,
+        else walks mixed with prior draws. Or a dict from site names or globs to `prior`, `gibbs`,
+        `random_walk`, mixtures of them, or functions of your own; others are then automatic.
+    blocks
+        ``"auto"``: conditionally independent elements of a site move together, each accepted or
+        rejected on its own. ``"never"``: the paper's single choices.
     num_chains, num_superchains
         Chains, and superchains: chains that share a schedule and the selected component. Default:
         the least number from 4 on that divides the chains.
     num_warmup, num_samples
         Draws before sampling (not recorded) and recorded draws.
     thinning
-        Steps of each chain per draw. Default: the number of components, a sweep's worth.
+        Steps of each chain per draw. Default: a sweep's worth, one step for each component or
+        block.
     epoch
         Steps between updates of the weights; 1 is exactly the paper.
     adapt
         ``"warmup"`` freezes the schedule after warm-up; ``"always"`` goes on adapting, as the paper
         does (the draws are then those of an adaptive chain, right only in the limit).
     keep
-        ``"outputs"``, ``"all"`` (outputs and all latent sites), or names.
+        ``"outputs"``, ``"all"`` (outputs and all latent sites), names, or ``()`` for nothing but
+        the running statistics of the outputs, which need no memory for draws.
     devices
         Where to run; default: all devices.
     progress
@@ -156,68 +104,64 @@ def sample(
     """
     config = RunConfig(num_chains, num_superchains, num_warmup, num_samples, thinning, epoch, adapt)
     if not isinstance(schedule, Schedule):
-        raise TypeError(f"`schedule` must be made by `ucb()` or `uniform()`, got {schedule!r}.")
+        raise TypeError(
+            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
+            f"{type(schedule).__name__}."
+        )
+    key = make_key(key)
     program = compile_model(model, model_args, model_kwargs, outputs=outputs)
-    return run_program(key, program, config, schedule, proposals, keep, devices, progress)
-
-
-def run_program(
-    key: Key | int,
-    program: Program,
-    config: RunConfig,
-    schedule: Schedule,
-    proposals: str,
-    keep: str | Sequence[str],
-    devices: Sequence[Any] | None,
-    progress: bool,
-) -> Result:
-    """Run a compiled program."""
-    if proposals != "prior":
-        raise ValueError(f'`proposals` must be "prior", got {proposals!r}.')
+    plans = plan_sites(program, proposals, blocks)
     kept_names = _kept_names(program, keep)
     chosen = choose_devices(devices, config.superchains)
+    # Superchains that fill up the devices run for nothing, and are dropped.
     num_superchains = -(-config.superchains // chosen.count) * chosen.count
-    chains_each = config.num_chains // config.superchains
-    kernel, data = build_kernel(program)
-    thinning = config.thinning or program.num_components
-    plan = make_plan(thinning, config.epoch)
-    rows = _kept_rows(program, kept_names)
 
-    key = make_key(key)
+    kernel, data = build_kernel(program, plans)
+    thinning = config.thinning or kernel.num_entries
+    code = Code(kernel, schedule, make_plan(thinning, config.epoch), _keep(program, kept_names))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-    chains = _start(program, key, num_superchains, chains_each)
-    schedule_state = schedule.init(program.num_components, kernel.num_outputs, chains_each)
-    state = place(chosen, chains, schedule_state, program.num_components, kernel.num_outputs)
+    key_data = np.asarray(jax.random.key_data(keys))
+    chains = _start(program, key, num_superchains, config.chains_each)
+    state = place(chosen, kernel, data, schedule, chains)
 
     total = config.num_warmup + config.num_samples
-    meter: Meter = SilentMeter()
-    if progress:
-        meter = BarMeter(total, thinning * config.num_chains)
+    meter: Meter = BarMeter(total, thinning * config.num_chains) if progress else SilentMeter()
     parts: list[Kept] = []
-    code = Code(kernel, schedule, plan, rows)
-    num_warmup, num_samples = config.num_warmup, config.num_samples
-    most = most_chunk_rounds(code, state.superchains, num_samples)
-    go = functools.partial(run_draws, code, chosen, data, keys)
     warmup = Phase(jnp.bool_(True), jnp.int32(0))
-    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(num_samples))
+    sampling = Phase(jnp.bool_(adapt == "always"), jnp.int32(num_samples))
+    most = most_chunk_rounds(code, state.superchains, num_samples)
+    go = functools.partial(run_draws, code, chosen, share(chosen, data), key_data)
     state = go(state, warmup, num_warmup, most, meter, lambda kept: None)
     state = go(state, sampling, num_samples, most, meter, parts.append)
     meter.close()
-    return _make_result(program, config, schedule, kept_names, parts, state)
+    return _make_result(program, config, code, plans, kept_names, parts, state)
 
 
 def make_key(key: Key | int) -> Key:
     """Return a key; integers beyond 32 bits keep all their bits."""
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        if not -(2**63) <= key < 2**64:
+            raise ValueError(f"`key` must be an integer of at most 64 bits, got {key}.")
         words = np.array([(int(key) >> 32) & 0xFFFFFFFF, int(key) & 0xFFFFFFFF], np.uint32)
         return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
     if not isinstance(key, jax.Array):
-        raise TypeError(f"`key` must be `jax.random.key(seed)` or an integer, got {key!r}.")
-    is_typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    single = key if is_typed else jax.random.wrap_key_data(key)
-    if single.shape:
-        raise TypeError(f"`key` must be a single key, got an array of shape {single.shape}.")
-    return single
+        raise TypeError(
+            f"`key` must be `jax.random.key(seed)` or an integer, got {key!r} of type "
+            f"{type(key).__name__}."
+        )
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape != (2,) or key.dtype != jnp.uint32:
+            raise TypeError(
+                "`key` must be `jax.random.key(seed)` or an integer, got an array of shape "
+                f"{key.shape} and dtype {key.dtype}."
+            )
+        return jax.random.wrap_key_data(key, impl="threefry2x32")
+    if key.shape:
+        raise TypeError(
+            f"`key` must be a single key, got an array of keys of shape {key.shape}. One key "
+            "serves all chains."
+        )
+    return key
 
 
 def _start(program: Program, key: Key, num_superchains: int, num_chains: int) -> Chains:
@@ -237,16 +181,20 @@ def _kept_names(program: Program, keep: str | Sequence[str]) -> list[str]:
         return list(outputs)
     if keep == "all":
         return list(dict.fromkeys([*outputs, *latent]))
-    names = [keep] if isinstance(keep, str) else list(keep)
-    known = dict.fromkeys([*outputs, *latent])
+    names = [keep] if isinstance(keep, str) else keep
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f'`keep` must be "outputs", "all", or names, got {keep!r} of type '
+            f"{type(keep).__name__}."
+        )
+    known = list(dict.fromkeys([*outputs, *latent]))
     for name in names:
         if name not in known:
-            listed = ", ".join(f"`{known_name}`" for known_name in known)
-            raise ValueError(f"`keep` names `{name}`, which is none of {listed}.")
-    return names
+            raise ValueError(f"`keep` has no output or site `{name}`. {nearest(name, known)}")
+    return list(dict.fromkeys(names))
 
 
-def _kept_rows(program: Program, names: Sequence[str]) -> Keep:
+def _keep(program: Program, names: Sequence[str]) -> Keep:
     """Find the rows of the kept arrays; outputs come first."""
 
     def rows(layout: Layout, chosen: list[str]) -> tuple[tuple[str, int, int], ...]:
@@ -266,7 +214,8 @@ def _sources(program: Program, names: Sequence[str]) -> tuple[list[str], list[st
 def _make_result(
     program: Program,
     config: RunConfig,
-    schedule: Schedule,
+    code: Code,
+    plans: Mapping[str, SitePlan],
     names: list[str],
     parts: list[Kept],
     state: RunState,
@@ -276,18 +225,19 @@ def _make_result(
     from_outputs, from_position = _sources(program, names)
     draws = _by_name(program.output_layout, from_outputs, kept.outputs)
     draws |= _by_name(program.position_layout, from_position, kept.position)
-    log_density = np.moveaxis(kept.log_density, 2, 1).reshape(config.num_chains, -1)
-    chains_each = config.num_chains // num_superchains
-    report = _report(program, schedule, state, num_superchains)
+    superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(state.superchains))
+    report = _report(program, code, plans, superchains)
     _warn_invalid(report)
     return Result(
-        {name: draws[name] for name in names},
-        log_density,
-        report,
-        np.repeat(np.arange(num_superchains), chains_each),
-        config,
-        program,
-        state,
+        draws={name: draws[name] for name in names},
+        log_density=np.moveaxis(kept.log_density, 2, 1).reshape(config.num_chains, -1),
+        schedule=report,
+        superchain_of=np.repeat(np.arange(num_superchains), config.chains_each),
+        config=config,
+        program=program,
+        state=state,
+        statistics=_summary(program, superchains.statistics),
+        proposals={name: plan.words for name, plan in plans.items()},
     )
 
 
@@ -304,21 +254,50 @@ def _by_name(
     return values
 
 
+def _summary(program: Program, statistics: Any) -> Summary:
+    """Return the running statistics, outputs in the order of their names."""
+    summary = summarise(statistics)
+    layout, starts, end = program.output_layout, {}, 0
+    for bank, size in layout.bank_sizes.items():
+        starts[bank], end = end, end + size
+    order = [starts[s.bank] + s.offset + i for s in layout.slots for i in range(s.size)]
+    return Summary(
+        summary.num_draws,
+        summary.mean[:, order],
+        summary.variance[:, order],
+        summary.batch_variance[:, order],
+        summary.histogram[order],
+    )
+
+
 def _report(
-    program: Program, schedule: Schedule, state: RunState, num_superchains: int
+    program: Program, code: Code, plans: Mapping[str, SitePlan], superchains: SuperchainState
 ) -> ScheduleReport:
-    superchains = jax.tree.map(lambda leaf: np.asarray(leaf)[:num_superchains], state.superchains)
-    learned = superchains.schedule
+    learned, tallies = superchains.schedule, superchains.tallies
     is_ucb = isinstance(learned, UcbState)
-    tallies = superchains.tallies
+    counts = [tally_total(tally) for tally in tallies]
+    names: list[str] = []
+    starts: list[int] = []
+    for site in program.sites.sites:
+        first = program.sites.first_components[site.name]
+        is_block = plans[site.name].is_block
+        elements = element_names(site.name, site.batch_shape)
+        names.extend([f"{site.name}[:]"] if is_block else elements)
+        starts.extend([first] if is_block else range(first, first + site.num_components))
+    by_entry = [np.add.reduceat(count, starts, axis=-1) for count in counts]
     return ScheduleReport(
-        program.sites.component_names,
-        np.asarray(jax.vmap(schedule.weights)(learned)),
-        learned.rewards.value if is_ucb else None,
-        learned.counts.value if is_ucb else None,
-        tally_total(tallies.selected),
-        tally_total(tallies.accepted),
-        tally_total(tallies.invalid),
+        names=names,
+        weights=np.asarray(jax.vmap(code.schedule.weights)(learned)),
+        rewards=np.asarray(learned.rewards.value) if is_ucb else None,
+        counts=np.asarray(learned.counts.value) if is_ucb else None,
+        selected=by_entry[0],
+        accepted=by_entry[1],
+        invalid=by_entry[2],
+        rule=code.schedule.name,
+        component_names=program.sites.component_names,
+        component_selected=counts[0],
+        component_accepted=counts[1],
+        component_invalid=counts[2],
     )
 
 
@@ -328,7 +307,9 @@ def _warn_invalid(report: ScheduleReport) -> None:
         worst = int(np.argmax(invalid))
         warnings.warn(
             f"{invalid.sum()} proposals had a log density of NaN or +inf and were rejected, most "
-            f"of them ({invalid[worst]}) at `{report.names[worst]}`.",
+            f"of them ({invalid[worst]}) at `{report.names[worst]}`. The draws are right only if "
+            "such values are impossible: look for 0/0 and overflow in what depends on them, and "
+            "see `result.schedule.invalid`.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )

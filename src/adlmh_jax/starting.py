@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.kernel import Kernel, KernelData, build_kernel, draw
+from adlmh_jax.kernel import Kernel, KernelData, build_kernel
 from adlmh_jax.program import Program
+from adlmh_jax.step import draw
 from adlmh_jax.types import Array, Chains, Key
 
 MOST_TRIES = 100
@@ -37,8 +38,7 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     """
     kernel, data = build_kernel(program)
     empty = program.empty_chains(num_chains)
-    first = np.cumsum([0, *(site.num_components for site in program.sites.sites)])[:-1]
-    sites = jnp.asarray(first, jnp.int32)
+    sites = jnp.asarray(list(program.sites.first_components.values()), jnp.int32)
     chains = _run_program(kernel, data, empty, key, sites)
     for attempt in range(1, MOST_TRIES):
         is_bad = ~np.all(np.isfinite(chains.log_terms), axis=0)

@@ -3,7 +3,7 @@
 They let a run of any length keep no draws at all.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,28 +32,19 @@ def init_tallies(num_components: int) -> Tallies:
     return Tallies(*(tally_zeros((num_components,)) for _ in Tallies._fields))
 
 
-def update_tallies(
-    tallies: Tallies, components: Array, num_accepted: Array, num_invalid: Array, num_chains: int
-) -> Tallies:
-    """Count the steps of an epoch; component -1 is a step that was not made."""
-    num_components = tallies.selected.low.size
-    made = jnp.where(components < 0, 0, num_chains)
-    components = jnp.maximum(components, 0)
-
-    def count(tally: Tally, numbers: Array) -> Tally:
-        return tally_add(tally, jax.ops.segment_sum(numbers, components, num_components))
-
+def update_tallies(tallies: Tallies, selected: Array, accepted: Array, invalid: Array) -> Tallies:
+    """Count the steps of an epoch."""
     return Tallies(
-        count(tallies.selected, made),
-        count(tallies.accepted, num_accepted),
-        count(tallies.invalid, num_invalid),
+        tally_add(tallies.selected, selected),
+        tally_add(tallies.accepted, accepted),
+        tally_add(tallies.invalid, invalid),
     )
 
 
 class Moments(NamedTuple):
     """Number of values, their mean, and the sum of squared deviations from it."""
 
-    count: Array
+    number: Array
     mean: Array
     squares: Array
 
@@ -65,13 +56,13 @@ def init_moments(shape: tuple[int, ...]) -> Moments:
 
 def merge_moments(first: Moments, second: Moments) -> Moments:
     """Return the moments of both sets of values (Chan, Golub and LeVeque, 1979)."""
-    count = first.count + second.count
-    share = second.count / jnp.maximum(count, 1.0)
+    number = first.number + second.number
+    share = second.number / jnp.maximum(number, 1.0)
     step = second.mean - first.mean
     return Moments(
-        count,
+        number,
         first.mean + step * share,
-        first.squares + second.squares + step**2 * first.count * share,
+        first.squares + second.squares + step**2 * first.number * share,
     )
 
 
@@ -110,7 +101,7 @@ def update_statistics(statistics: Statistics, outputs: Array, most_draws: Array)
     """Take in a draw of the outputs ``[K, C]``, unless ``most_draws`` have been seen already."""
     one = Moments(jnp.ones(()), outputs, jnp.zeros_like(outputs))
     batch = merge_moments(statistics.batch, one)
-    is_full = batch.count >= BATCH
+    is_full = batch.number >= BATCH
     mean = Moments(jnp.ones(()), batch.mean, jnp.zeros_like(batch.mean))
     empty = jax.tree.map(jnp.zeros_like, batch)
     bins = jnp.arange(NUM_BINS, dtype=outputs.dtype)
@@ -125,7 +116,7 @@ def update_statistics(statistics: Statistics, outputs: Array, most_draws: Array)
     return _choose(statistics.num_draws < most_draws, updated, statistics)
 
 
-def _choose(condition: Array, new: NamedTuple, old: NamedTuple) -> NamedTuple:
+def _choose(condition: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
@@ -162,7 +153,7 @@ def summarise(statistics: Statistics) -> Summary:
     """Bring statistics ``[S, ...]`` of all superchains to the host."""
     total = jax.vmap(merge_moments)(statistics.total, statistics.batch)
     count, mean, squares = (np.asarray(leaf, np.float64) for leaf in total)
-    num_batches = np.asarray(statistics.between.count)[:, None, None]
+    num_batches = np.asarray(statistics.between.number)[:, None, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = squares / (count[:, None, None] - 1)
         between = np.asarray(statistics.between.squares, np.float64) / (num_batches - 1)

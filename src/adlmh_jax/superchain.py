@@ -12,9 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from adlmh_jax.kernel import Kernel, KernelData, move, select
+from adlmh_jax.kernel import Counts, Kernel, KernelData, empty_counts, select
+from adlmh_jax.moves import uniform
 from adlmh_jax.schedules import Schedule
+from adlmh_jax.step import move
 from adlmh_jax.streaming import Statistics, Tallies, update_statistics, update_tallies
+from adlmh_jax.tuning import Tuning, tune
 from adlmh_jax.types import Array, Chains, EpochLog, Key
 
 
@@ -23,6 +26,7 @@ class SuperchainState(NamedTuple):
 
     chains: Chains
     schedule: Any
+    tuning: Tuning
     tallies: Tallies
     statistics: Statistics
 
@@ -114,7 +118,7 @@ class Code:
     def num_scouts(self, num_chains: int) -> int:
         """Return how many chains the schedule learns from."""
         kernel = self.kernel
-        return self.schedule.num_scouts(kernel.num_components, kernel.num_outputs, num_chains)
+        return self.schedule.num_scouts(kernel.num_entries, kernel.num_outputs, num_chains)
 
 
 def run_epoch(
@@ -132,37 +136,61 @@ def run_epoch(
     kernel, schedule, plan = code.kernel, code.schedule, code.plan
     num_chains = state.chains.log_terms.shape[-1]
     num_scouts = code.num_scouts(num_chains)
-    num_words = kernel.num_words * num_chains
-    bits = jax.random.bits(key, (plan.epoch_steps * (num_words + 1),), "uint32")
-    words = bits[plan.epoch_steps :].reshape(plan.epoch_steps, kernel.num_words, num_chains)
-    components = select(bits[: plan.epoch_steps], schedule.weights(state.schedule))
-    components = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, components, -1)
+    words, entries, ways = _draw_steps(code, key, state, num_chains)
+    entries = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, entries, -1)
+    scales = jnp.exp(state.tuning.log_scale)
 
-    def step(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, tuple]:
-        chains, info = move(kernel, data, inputs[0], chains, inputs[1], num_scouts)
-        log = (info.is_accepted[:num_scouts], info.changed)
-        return chains, (jnp.sum(info.is_accepted), jnp.sum(info.is_invalid), log)
+    def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
+        chains, counts = carry
+        chains, info, counts = move(
+            kernel, data, inputs[0], chains, inputs[1], inputs[2], scales, counts, num_scouts
+        )
+        return (chains, counts), (info.is_accepted[:num_scouts], info.changed)
 
     is_draw_end = num_steps <= plan.epoch_steps
     most_draws = jnp.where(is_draw_end, phase.most_draws, 0)
 
-    def one_draw(carry: tuple[Chains, Statistics], inputs: tuple) -> tuple[tuple, tuple]:
-        chains, logs = lax.scan(step, carry[0], inputs)
-        statistics = update_statistics(carry[1], all_outputs(chains), most_draws)
-        return (chains, statistics), (logs, code.keep.record(chains))
+    def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+        (chains, counts), log = lax.scan(step, carry[:2], inputs)
+        statistics = update_statistics(carry[2], all_outputs(chains), most_draws)
+        return (chains, counts, statistics), (log, code.keep.record(chains))
 
-    by_draw = _split((words, components), plan.num_draws)
-    start = (state.chains, state.statistics)
-    (chains, statistics), (logs, kept) = lax.scan(one_draw, start, by_draw)
-    num_accepted, num_invalid, (is_accepted, changed) = _join(logs)
-    tallies = update_tallies(state.tallies, components, num_accepted, num_invalid, num_chains)
-    learned = state.schedule
-    if schedule.award is not None:
-        log = EpochLog(components, is_accepted, changed)
-        learned = lax.cond(
-            phase.is_adapting, schedule.award, lambda state, log: state, learned, log
-        )
-    return SuperchainState(chains, learned, tallies, statistics), kept
+    by_draw = _split((words, entries, ways), plan.num_draws)
+    start = (state.chains, empty_counts(kernel.num_components), state.statistics)
+    (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
+
+    def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
+        schedule_state, tuning = learned
+        if schedule.award is not None:
+            schedule_state = schedule.award(schedule_state, EpochLog(entries, *_join(log)))
+        return schedule_state, tune(data, tuning, counts, entries, ways, num_chains)
+
+    learned, tuning = lax.cond(
+        phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
+    )
+    tallies = _tally(state.tallies, data, entries, counts, num_chains)
+    return SuperchainState(chains, learned, tuning, tallies, statistics), kept
+
+
+def _draw_steps(
+    code: Code, key: Key, state: SuperchainState, num_chains: int
+) -> tuple[Array, Array, Array]:
+    """Draw the random words, the entries and the ways of an epoch's steps, in bulk."""
+    num_steps, num_words = code.plan.epoch_steps, code.kernel.num_words
+    bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
+    entries = select(bits[:num_steps], code.schedule.weights(state.schedule))
+    ways = uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
+    words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)
+    return words, entries, ways.astype(jnp.int32)
+
+
+def _tally(
+    tallies: Tallies, data: KernelData, entries: Array, counts: Counts, num_chains: int
+) -> Tallies:
+    """Count the steps of an epoch, per component."""
+    made = jnp.where(entries < 0, 0, num_chains)
+    by_entry = jax.ops.segment_sum(made, jnp.maximum(entries, 0), data.element_of.size)
+    return update_tallies(tallies, by_entry[data.entry_of], counts.accepted, counts.invalid)
 
 
 def all_outputs(chains: Chains) -> Array:

@@ -1,39 +1,79 @@
 """A `Program` as a table for people."""
 
+from collections.abc import Sequence
 from typing import Any
+
+HEAD = ("site", "components", "batch", "event", "support", "touches terms", "touches outputs")
+MOST_ROWS = 24  # of more sites, only the first and the last are shown
+LAST_ROWS = 4
+MOST_NAMES = 4  # in a cell
+MOST_CHARACTERS = 44  # in a cell
 
 
 def describe(program: Any) -> str:
     """Return the sites with their shapes and supports, and what each touches."""
-    rows = [("site", "batch", "event", "support", "components", "touches terms", "touches outputs")]
-    for site in program.sites.sites:
-        touches = program.touches[site.name]
-        terms = [f"{name}" for name in touches.terms]
-        rows.append(
-            (
-                site.name,
-                str(site.batch_shape),
-                str(site.event_shape),
-                site.support + (" (depends on other sites)" if _is_dynamic(program, site) else ""),
-                str(site.num_components),
-                _shortened(terms),
-                _shortened(list(touches.outputs)) or "-",
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)) for r in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    head = (
-        f"Program with {program.num_components} components in {len(program.sites.sites)} sites, "
-        f"{program.term_layout.num_scalars} terms, {len(program.output_names)} outputs"
+    sites = program.sites.sites
+    num_hidden = len(sites) - MOST_ROWS if len(sites) > MOST_ROWS else 0
+    num_first = MOST_ROWS - LAST_ROWS if num_hidden else len(sites)
+    shown = sites[:num_first] + sites[num_first + num_hidden :]
+    cells = [HEAD, *(_row(program, site) for site in shown)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
+    lines = [_line(row, widths) for row in cells]
+    if num_hidden:
+        lines.insert(1 + num_first, f"… {num_hidden} more sites")
+    lines.insert(1, _line(["-" * width for width in widths], widths))
+    summary = (
+        f"Program of {_counted(program.num_components, 'component')} in "
+        f"{_counted(len(sites), 'latent site')}, "
+        f"{_counted(program.term_layout.num_scalars, 'term')}, "
+        f"{_counted(len(program.output_names), 'output')}: {_names(program.output_names)}"
     )
-    return "\n".join([head, *(line.rstrip() for line in lines)])
+    return "\n".join([summary, "", *lines])
 
 
-def _is_dynamic(program: Any, site: Any) -> bool:
-    return any(site.name in touches.redraws for touches in program.touches.values())
+def _row(program: Any, site: Any) -> tuple[str, ...]:
+    touches = program.touches[site.name]
+    return (
+        _cut(site.name),
+        str(site.num_components),
+        _shape(site.batch_shape),
+        _shape(site.event_shape),
+        _support(program, site),
+        _names(touches.terms),
+        _names(touches.outputs),
+    )
 
 
-def _shortened(names: list[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, … ({len(names)})"
+def _support(program: Any, site: Any) -> str:
+    """Return the support in words; where it depends on other sites, on which."""
+    deciders = [name for name, touches in program.touches.items() if site.name in touches.redraws]
+    if deciders:
+        return _cut(f"{site.support.kind}, depends on {_names(deciders)}")
+    return _cut(str(site.support))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "-"
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return the first few names, and how many there are if not all are shown."""
+    shown: list[str] = []
+    for name in names[:MOST_NAMES]:
+        if shown and len(", ".join([*shown, name])) > MOST_CHARACTERS:
+            break
+        shown.append(_cut(name))
+    rest = f", … ({len(names)} in all)" if len(shown) < len(names) else ""
+    return ", ".join(shown) + rest or "-"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(c.ljust(width) for c, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,6 +4,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
+
 from adlmh_jax.program.graph import Graph, Node
 
 
@@ -20,7 +22,8 @@ class Fragment:
         for node in self.nodes:
             results = node.run([values[number] for number in node.inputs])
             values.update(zip(node.outputs, results, strict=True))
-        return [values[number] for number in self.outputs]
+        # A result may be a literal, which is a NumPy array.
+        return [jnp.asarray(values[number]) for number in self.outputs]
 
     def signature(self) -> Hashable:
         """Return what tells this computation from others."""

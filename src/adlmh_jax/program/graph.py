@@ -114,7 +114,7 @@ class Graph:
             values = node.run([self.constants[number] for number in inputs])
             outputs = tuple(self.constant(value) for value in values)
             if all(number in self.literals for number in inputs):
-                self.literals.update(n for n in outputs if self.avals[n].size <= MOST_LITERAL)
+                self.literals.update(n for n in outputs if self._fits_literal(n))
         else:
             outputs = tuple(self.new_value(variable.aval) for variable in outvars)
             if known and not primitive_has_effects(node):
@@ -125,6 +125,11 @@ class Graph:
             self.nodes.append(Node(primitive, params, inputs, outputs, frozen))
         self._shared[key] = outputs
         return outputs
+
+    def _fits_literal(self, number: int) -> bool:
+        """Whether a value made of literals is one itself: small, and no random key."""
+        aval = self.avals[number]
+        return aval.size <= MOST_LITERAL and not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
     def inline(self, jaxpr: core.Jaxpr, consts: Sequence[int], args: Sequence[int]) -> list[int]:
         """Add the equations of ``jaxpr`` and return the numbers of its results."""

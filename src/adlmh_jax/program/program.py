@@ -11,11 +11,28 @@ import numpy as np
 
 from adlmh_jax.layout import Layout, make_layout
 from adlmh_jax.program import errors
-from adlmh_jax.program.branches import Group, GroupData, Touches, cut_branch, find_touches
-from adlmh_jax.program.branches import make_groups as group_cuts
+from adlmh_jax.program.alignment import (
+    Alignments,
+    align,
+    find_users,
+    is_independent,
+    term_axes,
+)
+from adlmh_jax.program.branches import Way, cut_branch
 from adlmh_jax.program.describe import describe
 from adlmh_jax.program.fragments import Cutter
-from adlmh_jax.program.sites import Outputs, SiteTable, element_names, find_sites, run_model
+from adlmh_jax.program.groups import Group, GroupData
+from adlmh_jax.program.groups import make_groups as group_cuts
+from adlmh_jax.program.outputs import check_outputs
+from adlmh_jax.program.sites import (
+    Outputs,
+    SiteTable,
+    element_names,
+    find_sites,
+    run_model,
+    term_in_words,
+)
+from adlmh_jax.program.touches import Touches, find_touches
 from adlmh_jax.program.tracing import ModelCall, Propose, Traced, trace_program
 from adlmh_jax.types import Array, Chains, Key, Model, Position
 
@@ -156,24 +173,64 @@ class Program:
         bad_chain = int(np.argmax(~np.all(np.isfinite(chains.log_terms), axis=0)))
         one = jax.tree.map(lambda leaf: leaf[:, bad_chain : bad_chain + 1], chains)
         bank = self.term_layout.slots[0].bank
-        terms = self.term_layout.unpack({bank: one.log_terms})
-        values = self.position_layout.unpack(one.position)
-        bad = {n: float(jnp.sum(t)) for n, t in terms.items() if not np.all(np.isfinite(t))}
+        terms = {n: t[0] for n, t in self.term_layout.unpack({bank: one.log_terms}).items()}
+        values = {n: v[0] for n, v in self.position_layout.unpack(one.position).items()}
+        run = run_model(
+            self.call.model, self.call.args, self.call.kwargs, values, jax.random.key(0)
+        )
+        bad = {n: np.asarray(t) for n, t in terms.items() if not np.all(np.isfinite(t))}
+        words = dict(term_in_words(run.scored[name], term) for name, term in bad.items())
         reached = [s for s in self.sites.names if set(self.touches[s].terms) & set(bad)]
-        shown = {name: np.asarray(values[name][0]).tolist() for name in reached}
-        return errors.no_finite_start(bad, shown, num_tries)
+        return errors.no_finite_start(words, {n: values[n] for n in reached}, num_tries)
+
+    @cached_property
+    def _alignments(self) -> dict[str, Alignments]:
+        """How every value is aligned with the elements of each site of several."""
+        graph, users = self.traced.graph, find_users(self.traced.graph)
+        return {
+            site.name: align(graph, self.traced.values[site.name], site.batch_shape, users)
+            for site in self.sites.sites
+            if site.num_components > 1
+        }
+
+    def is_block(self, name: str) -> bool:
+        """Whether a site's elements are conditionally independent, so that all may move at once."""
+        if self.sites[name].num_components == 1 or self.touches[name].redraws:
+            return False
+        terms = [self.traced.terms[term] for term in self.touches[name].terms]
+        return is_independent(self._alignments[name], terms)
+
+    def can_enumerate(self, name: str) -> bool:
+        """Whether the values of a site's choices are a finite list that no other site changes."""
+        is_dynamic = any(name in touches.redraws for touches in self.touches.values())
+        return (
+            bool(self.sites[name].candidates) and not is_dynamic and not self.touches[name].redraws
+        )
 
     def make_groups(
-        self, proposals: Mapping[str, Propose] | None = None
-    ) -> tuple[list[Group], list[GroupData], list[tuple[int, int]]]:
-        """Return the branches of a step, the arrays they need, and each site's place in them."""
+        self,
+        ways: Mapping[str, tuple[Way, ...]],
+        proposals: Mapping[tuple[str, int], Propose] | None = None,
+    ) -> tuple[list[Group], list[GroupData], dict[tuple[str, int], tuple[int, int]]]:
+        """Return the branches of a step, their arrays, and where each way of a site is found."""
         traced = self.traced
         if proposals:
             traced = trace_program(self.call, self.sites, proposals)
-        cuts = [
-            cut_branch(traced, self.sites, self.touches[name], name) for name in self.sites.names
-        ]
-        return group_cuts(cuts, self.position_layout, self.term_layout, self.output_layout)
+        keys, cuts = [], []
+        for name, site_ways in ways.items():
+            for number, way in enumerate(site_ways):
+                axes = self._term_axes(name) if way.is_block else ()
+                keys.append((name, number))
+                cuts.append(cut_branch(traced, self.sites, self.touches[name], name, way, axes))
+        layouts = (self.position_layout, self.term_layout, self.output_layout)
+        groups, data, places = group_cuts(cuts, self.sites, *layouts)
+        return groups, data, dict(zip(keys, places, strict=True))
+
+    def _term_axes(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Return which axes of each touched term carry the site's batch axes."""
+        terms = {term: self.traced.terms[term] for term in self.touches[name].terms}
+        axes = term_axes(self._alignments[name], terms)
+        return tuple(axes[term] for term in terms)
 
 
 def compile_model(
@@ -199,11 +256,15 @@ def compile_model(
     -------
     The `Program`; print it to see what touches what.
     """
+    if not callable(model):
+        raise errors.not_a_model(model)
     if not isinstance(model_args, tuple):
-        raise TypeError(
-            f"`model_args` must be a tuple, got {type(model_args).__name__}. Write (data,) for a "
-            "single argument."
-        )
+        remedy = "Write `(data,)` for a single argument."
+        raise errors.wrong_arguments("model_args", model_args, "tuple", remedy)
+    if not isinstance(model_kwargs, Mapping | None):
+        remedy = 'Write `{"name": value}`.'
+        raise errors.wrong_arguments("model_kwargs", model_kwargs, "dict", remedy)
+    check_outputs(outputs)
     call = ModelCall(model, model_args, dict(model_kwargs or {}), outputs)
     sites = find_sites(model, call.args, call.kwargs)
     traced = trace_program(call, sites)

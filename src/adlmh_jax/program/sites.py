@@ -1,22 +1,27 @@
 """Run a NumPyro model and read what it did: its sites, their distributions and its outputs."""
 
+import itertools
 import math
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.util import is_identically_one
 
 from adlmh_jax.program import errors
+from adlmh_jax.program.supports import Support, support_in_words
 from adlmh_jax.types import Array, Key, Model, Position
+
+Outputs = str | list[str] | tuple[str, ...] | Callable[[dict[str, Array]], Any] | None
+MOST_CANDIDATES = 256  # a support with more values is not enumerated
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Site:
         Whether its support is discrete.
     support
         The support in words, for people.
+    candidates
+        All values of a choice, where they are finitely many and the same for every element.
     """
 
     name: str
@@ -44,7 +51,8 @@ class Site:
     event_shape: tuple[int, ...]
     dtype: str
     is_discrete: bool
-    support: str
+    support: Support
+    candidates: tuple[int, ...] = ()
 
     @property
     def num_components(self) -> int:
@@ -64,9 +72,18 @@ class Site:
 
 @dataclass(frozen=True)
 class SiteTable:
-    """The latent sites in program order; components are numbered through them."""
+    """The latent sites in program order; components are numbered through them.
+
+    Attributes
+    ----------
+    sites
+        The latent sites.
+    structure
+        Shape of the distribution of every site with a log-probability, latent or observed.
+    """
 
     sites: tuple[Site, ...]
+    structure: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -77,6 +94,12 @@ class SiteTable:
     def num_components(self) -> int:
         """N of the paper."""
         return sum(site.num_components for site in self.sites)
+
+    @cached_property
+    def first_components(self) -> dict[str, int]:
+        """Number of the first component of each site."""
+        ends = itertools.accumulate((site.num_components for site in self.sites), initial=0)
+        return dict(zip(self.names, ends, strict=False))
 
     @property
     def site_of(self) -> list[int]:
@@ -150,6 +173,11 @@ class ModelRun:
         return {name: m for name, m in self.trace.items() if m["type"] == "sample"}
 
     @property
+    def structure(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the distribution of every scored site: what must be the same on every run."""
+        return {name: tuple(message["fn"].shape()) for name, message in self.scored.items()}
+
+    @property
     def values(self) -> dict[str, Array]:
         """Values that can be outputs: latent, then deterministic sites (Delta's among them)."""
         latent = self.latent
@@ -194,10 +222,13 @@ def log_terms(message: dict[str, Any]) -> Array:
     """Return the log-probabilities of a site's batch elements, scaled and masked as NumPyro's."""
     # A NumPy value would make NumPyro check supports with NumPy, which traced bounds do not allow.
     fn, value = message["fn"], jnp.asarray(message["value"])
-    if message["intermediates"]:
-        terms = fn.log_prob(value, message["intermediates"])
-    else:
-        terms = fn.log_prob(value)
+    try:
+        if message["intermediates"]:
+            terms = fn.log_prob(value, message["intermediates"])
+        else:
+            terms = fn.log_prob(value)
+    except (TypeError, ValueError) as error:
+        raise errors.cannot_score(message["name"], message, error) from error
     scale = message["scale"]
     return terms if scale is None or is_identically_one(scale) else terms * scale
 
@@ -212,20 +243,35 @@ def in_support(fn: Any, value: Array, batch_shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(jnp.all(inside, axis=extra) if extra else inside, batch_shape)
 
 
+def term_in_words(message: dict[str, Any], terms: np.ndarray) -> tuple[str, str]:
+    """Return the first term of a site that is not finite: its name, and what is wrong with it."""
+    fn, flat = message["fn"], int(np.argmax(~np.isfinite(terms)))
+    name = element_names(message["name"], terms.shape)[flat]
+    words = f"has log-probability {np.ravel(terms)[flat]}"
+    if isinstance(unwrapped(fn), dist.Unit):
+        return name, words  # a factor has no value
+    value = jnp.broadcast_to(message["value"], terms.shape + fn.event_shape)
+    inside = np.ravel(in_support(fn, value, terms.shape))[flat]
+    words += f" at the value {np.reshape(value, (-1, *fn.event_shape))[flat].tolist()}"
+    kind = type(unwrapped(fn)).__name__
+    return name, words if inside else (
+        f"{words}, outside the support of its {kind} distribution ({support_in_words(fn.support)})"
+    )
+
+
 def find_sites(model: Model, args: tuple, kwargs: Mapping) -> SiteTable:
     """Run the model with prior draws and describe its latent sites."""
     run = _first_run(model, args, kwargs)
-    latent = run.latent
-    if not latent:
-        raise errors.no_latent_sites([name for name in run.scored])
-    for name, message in latent.items():
-        if isinstance(unwrapped(message["fn"]), dist.ImproperUniform):
-            raise errors.improper_site(name)
+    sites = tuple(_describe(name, message) for name, message in run.latent.items())
+    if not sites:
+        raise errors.no_latent_sites(run.scored)
+    if not any(site.num_components for site in sites):
+        raise errors.no_components(run.latent)
     held = [name for name, message in run.trace.items() if message["type"] == "param"]
     if held:
         names = ", ".join(f"`{name}`" for name in held)
         warnings.warn(f"Held at the initial value: param {names}.", UserWarning, stacklevel=4)
-    return SiteTable(tuple(_describe(name, message) for name, message in latent.items()))
+    return SiteTable(sites, run.structure)
 
 
 def _describe(name: str, message: dict[str, Any]) -> Site:
@@ -233,78 +279,36 @@ def _describe(name: str, message: dict[str, Any]) -> Site:
     num_batch = value.ndim - fn.event_dim
     batch_shape, event_shape = value.shape[:num_batch], value.shape[num_batch:]
     support = fn.support
-    words = str(getattr(support, "base_constraint", support)).split("(")[0]
-    words = words.strip("<>").removeprefix("constraints.").lstrip("_").lower()
-    return Site(name, batch_shape, event_shape, value.dtype.name, bool(support.is_discrete), words)
+    kind = (value.dtype.name, bool(support.is_discrete), support_in_words(support))
+    return Site(name, batch_shape, event_shape, *kind, _candidates(fn))
+
+
+def _candidates(fn: Any) -> tuple[int, ...]:
+    """Return the values of a finite scalar support, if they are the same for every element."""
+    if not fn.has_enumerate_support or fn.event_shape:
+        return ()
+    try:
+        values = fn.enumerate_support(expand=False)
+    except NotImplementedError:
+        return ()
+    values = jnp.ravel(values)
+    return tuple(map(int, values)) if values.size <= MOST_CANDIDATES else ()
 
 
 def _first_run(model: Model, args: tuple, kwargs: Mapping) -> ModelRun:
     """Run the model on concrete prior draws; translate what goes wrong."""
-    improper: list[str] = []
 
-    def starts_improper(message: dict[str, Any]) -> Array | None:
-        fn = message.get("fn")
-        if message["type"] == "sample" and isinstance(unwrapped(fn), dist.ImproperUniform):
-            improper.append(message["name"])
+    def refuse_improper(message: dict[str, Any]) -> None:
+        is_latent = message["type"] == "sample" and not message["is_observed"]
+        if is_latent and isinstance(unwrapped(message["fn"]), dist.ImproperUniform):
             raise errors.improper_site(message["name"])
-        return None
 
+    watched = handlers.substitute(model, substitute_fn=refuse_improper)
     try:
-        return run_model(
-            handlers.substitute(model, substitute_fn=starts_improper),
-            args,
-            kwargs,
-            {},
-            jax.random.key(0),
-        )
+        return run_model(watched, args, kwargs, {}, jax.random.key(0))
     except errors.ModelError:
         raise
     except Exception as error:
-        if improper:
-            raise errors.improper_site(improper[0]) from error
-        where = "".join(traceback.format_tb(error.__traceback__)[-1:])
-        raise errors.model_raised(error, where) from error
-
-
-def flatten_output(name: str, value: Any) -> dict[str, Array]:
-    """Return the arrays of an output under readable names."""
-    leaves = jax.tree_util.tree_flatten_with_path(value)[0]
-    if not leaves:
-        raise errors.not_an_array(name, value)
-    arrays = {}
-    for path, leaf in leaves:
-        steps = [str(getattr(s, "key", getattr(s, "idx", getattr(s, "name", s)))) for s in path]
-        full = ".".join([name, *steps])
-        is_number = isinstance(leaf, (jax.Array, jax.core.Tracer, int, float, bool)) or hasattr(
-            leaf, "__array__"
-        )
-        if not is_number or getattr(getattr(leaf, "dtype", None), "kind", "f") in "OUS":
-            raise errors.not_an_array(full, leaf)
-        arrays[full] = jnp.asarray(leaf)
-    return arrays
-
-
-def select_outputs(outputs: Any, run: ModelRun) -> dict[str, Array]:
-    """Return the arrays that the user asked for, by name."""
-    values = run.values
-    if outputs is None:
-        outputs = list(values)
-    if callable(outputs):
-        result = outputs(dict(values))
-        if isinstance(result, Mapping):
-            return {k: v for name in result for k, v in flatten_output(name, result[name]).items()}
-        return flatten_output("output", result)
-    arrays: dict[str, Array] = {}
-    for name in [outputs] if isinstance(outputs, str) else outputs:
-        if name == "return" and name not in values:
-            arrays.update(flatten_output(name, run.returned))
-        elif name in values:
-            arrays[name] = jnp.asarray(values[name])
-        else:
-            raise errors.unknown_output(name, [*values, "return"])
-    if not arrays:
-        raise errors.no_outputs(list(values))
-    return arrays
-
-
-Outputs = str | list[str] | tuple[str, ...] | Callable[[dict[str, Array]], Any] | None
+        if isinstance(error, TypeError) and not errors.user_line(error):
+            raise errors.wrong_call(error, args, kwargs) from error
+        raise errors.model_raised(error) from error

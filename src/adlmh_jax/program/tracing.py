@@ -1,7 +1,6 @@
 """Trace a model once into a graph of its terms, outputs, supports, priors and proposals."""
 
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,20 +10,20 @@ import jax.numpy as jnp
 from adlmh_jax.program import errors
 from adlmh_jax.program.draws import draw, key_struct
 from adlmh_jax.program.graph import Graph, trace_graph
+from adlmh_jax.program.outputs import select_outputs
 from adlmh_jax.program.sites import (
     Outputs,
     SiteTable,
     in_support,
     log_terms,
     run_model,
-    select_outputs,
     unmasked,
 )
 from adlmh_jax.types import Array, Key, Model
 
-# (key, value, distribution, values) -> (new value, log q ratio). A ratio of None says that the
-# value was drawn from the prior; its ratio is then known from the terms.
-Propose = Callable[[Key, Array, Any, Mapping[str, Array]], tuple[Array, Array | None]]
+# (key, value, distribution, values, scale) -> (new value, log q ratio). A ratio of None says that
+# the value was drawn from the prior; its ratio is then known from the terms.
+Propose = Callable[[Key, Array, Any, Mapping[str, Array], Array], tuple[Array, Array | None]]
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Traced:
     ----------
     graph
         All computations.
-    values, keys
-        Inputs: the value of each latent site, and the key of its proposal.
+    values, keys, scales
+        Inputs: the value of each latent site, and the key and scale of its proposal.
     terms
         Log-probabilities of each scored site.
     outputs
@@ -55,39 +54,46 @@ class Traced:
         Whether each element of a latent site is in its support.
     priors
         Log-probability of each latent site, without scale and mask.
-    proposed
-        What the proposal of each latent site would propose.
-    log_q_ratios
-        The log ratio of that proposal, where it is not the prior.
+    draws
+        A prior draw of each latent site.
+    proposed, log_q_ratios
+        What the further proposals of a site would propose, and their log ratios; the proposals are
+        numbered from 0.
     """
 
     graph: Graph
     values: dict[str, int]
     keys: dict[str, int]
+    scales: dict[str, int]
     terms: dict[str, int]
     outputs: dict[str, int]
     supports: dict[str, int]
     priors: dict[str, int]
-    proposed: dict[str, int]
-    log_q_ratios: dict[str, int]
+    draws: dict[str, int]
+    proposed: dict[tuple[str, int], int]
+    log_q_ratios: dict[tuple[str, int], int]
 
 
-def propose_prior(key: Key, value: Array, fn: Any, values: Mapping[str, Array]) -> tuple:
-    """Draw anew from the prior, given the other choices (the paper's proposal)."""
-    del values
-    num_own = jnp.ndim(value) - len(fn.batch_shape + fn.event_shape)
-    return draw(fn, key, jnp.shape(value)[:num_own]), None
+Proposals = Mapping[tuple[str, int], Propose]
+# What JAX raises when Python code asks for the value of an array that is not known.
+_WANTS_VALUE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
-def trace_program(
-    call: ModelCall, sites: SiteTable, proposals: Mapping[str, Propose] | None = None
-) -> Traced:
+def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None = None) -> Traced:
     """Trace the model with its latent values as unknowns."""
     proposals = proposals or {}
     inputs = {f"value {s.name}": jax.ShapeDtypeStruct(s.shape, s.dtype) for s in sites.sites}
     inputs |= {f"key {site.name}": key_struct() for site in sites.sites}
+    inputs |= {
+        f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, jnp.float32) for s in sites.sites
+    }
 
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[Any]] = {}
 
     def compute(inputs: dict[str, Array]) -> dict[str, list[Array]]:
         results = _compute(call, sites, proposals, inputs)
@@ -96,29 +102,33 @@ def trace_program(
 
     try:
         graph, numbers = trace_graph(compute, inputs)
-    except jax.errors.JAXTypeError as error:
+    except errors.ModelError:
+        raise
+    except Exception as error:
         raise _explain(error, call, sites) from error
     return Traced(
         graph,
         {site: graph.inputs[f"value {site}"] for site in sites.names},
         {site: graph.inputs[f"key {site}"] for site in sites.names},
+        {site: graph.inputs[f"scale {site}"] for site in sites.names},
         **{kind: dict(zip(names[kind], numbers[kind], strict=True)) for kind in names},
     )
 
 
 def _compute(
-    call: ModelCall, sites: SiteTable, proposals: Mapping[str, Propose], inputs: Mapping
-) -> dict[str, dict[str, Array]]:
+    call: ModelCall, sites: SiteTable, proposals: Proposals, inputs: Mapping
+) -> dict[str, dict[Any, Array]]:
     """Return everything that a step may need, as a function of the latent values."""
     position = {name: inputs[f"value {name}"] for name in sites.names}
     run = run_model(call.model, call.args, call.kwargs, position, jax.random.key(0))
     latent = run.latent
-    _check_structure(sites, {name: jnp.shape(m["value"]) for name, m in latent.items()})
-    results: dict[str, dict[str, Array]] = {
+    _check_structure(sites, run.structure)
+    results: dict[str, dict[Any, Array]] = {
         "terms": {name: jnp.asarray(log_terms(m)) for name, m in run.scored.items()},
         "outputs": select_outputs(call.outputs, run),
         "supports": {},
         "priors": {},
+        "draws": {},
         "proposed": {},
         "log_q_ratios": {},
     }
@@ -127,11 +137,22 @@ def _compute(
         results["terms"][site.name] = _full(results["terms"][site.name], site.batch_shape)
         results["supports"][site.name] = in_support(fn, value, site.batch_shape)
         results["priors"][site.name] = _full(unmasked(fn).log_prob(value), site.batch_shape)
-        propose = proposals.get(site.name, propose_prior)
-        new, log_q_ratio = propose(inputs[f"key {site.name}"], value, unmasked(fn), position)
-        results["proposed"][site.name] = jnp.asarray(new, site.dtype)
+        key = inputs[f"key {site.name}"]
+        sample_shape = site.shape[: len(site.shape) - len(fn.batch_shape + fn.event_shape)]
+        results["draws"][site.name] = jnp.asarray(draw(fn, key, sample_shape), site.dtype)
+    for (name, number), propose in proposals.items():
+        fn, value = unmasked(latent[name]["fn"]), position[name]
+        scale = inputs[f"scale {name}"]
+        try:
+            new, log_q_ratio = propose(inputs[f"key {name}"], value, fn, position, scale)
+        except errors.ModelError:
+            raise
+        except Exception as error:
+            raise errors.proposal_raised(name, error) from error
+        results["proposed"][name, number] = new
         if log_q_ratio is not None:
-            results["log_q_ratios"][site.name] = _full(log_q_ratio, site.batch_shape)
+            full = _full(log_q_ratio, sites[name].batch_shape)
+            results["log_q_ratios"][name, number] = full
     return results
 
 
@@ -139,40 +160,56 @@ def _full(array: Array, shape: tuple[int, ...]) -> Array:
     return array if jnp.shape(array) == shape else jnp.broadcast_to(array, shape)
 
 
-def _check_structure(sites: SiteTable, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check_structure(sites: SiteTable, structure: Mapping[str, tuple[int, ...]]) -> None:
     """Raise if a run has other sites, or other shapes, than the first one."""
-    if set(shapes) != set(sites.names):
-        raise errors.structure_changes(sites.names, shapes)
-    for site in sites.sites:
-        if shapes[site.name] != site.shape:
-            raise errors.shape_changes(site.name, site.shape, shapes[site.name])
+    if set(structure) != set(sites.structure):
+        raise errors.structure_changes(sites.structure, structure)
+    for name, shape in structure.items():
+        if shape != sites.structure[name]:
+            raise errors.shape_changes(name, sites.structure[name], shape)
 
 
 def _explain(error: Exception, call: ModelCall, sites: SiteTable) -> Exception:
-    """Find the sites whose concrete value the model's Python code wanted."""
-    concrete = run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
-    culprits = []
-    for site in sites.sites:
-        others = {n: jnp.asarray(m["value"]) for n, m in concrete.latent.items() if n != site.name}
-
-        def run_one(value: Array, name: str = site.name, others: dict = others) -> Array:
-            run_model(call.model, call.args, call.kwargs, {**others, name: value}, _KEY)
-            return value
-
-        try:
-            jax.eval_shape(run_one, jax.ShapeDtypeStruct(site.shape, site.dtype))
-        except jax.errors.JAXTypeError:
-            culprits.append(site.name)
-        except Exception:  # noqa: BLE001, S112 - another failure is not what we look for
-            continue
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
-    line = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else "?"
-    return errors.python_branch(culprits, error, line)
+    """Say why a model that ran with prior draws cannot be traced."""
+    try:
+        again = run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
+        _check_structure(sites, again.structure)
+    except errors.ModelError as changed:
+        return changed
+    except Exception:  # a model that does not do the same twice
+        return errors.model_raised(error, is_traced=True)
+    if isinstance(error, _WANTS_VALUE):
+        position = {name: jnp.asarray(m["value"]) for name, m in again.latent.items()}
+        return errors.wants_value(_culprits(error, call, position, sites.names), error)
+    return errors.model_raised(error, is_traced=True)
 
 
-_KEY = jax.random.key(0)
+def _culprits(
+    error: Exception, call: ModelCall, position: Mapping[str, Array], names: Sequence[str]
+) -> list[str]:
+    """Return those of the sites whose value is asked for where ``error`` was raised.
 
+    The model is run with some of its values mapped by `jax.vmap`, so that these alone, and what is
+    computed from them, are unknown.
+    """
 
-def _is_users(filename: str) -> bool:
-    """Whether a file is neither ours nor a library's."""
-    return not any(part in filename for part in ("/jax/", "/numpyro/", "/adlmh_jax/", "<frozen"))
+    def run_some(values: Mapping[str, Array]) -> Mapping[str, Array]:
+        key = jax.random.key(0)
+        run = run_model(call.model, call.args, call.kwargs, {**position, **values}, key)
+        select_outputs(call.outputs, run)
+        return values
+
+    try:
+        jax.vmap(run_some)({name: position[name][None] for name in names})
+        return []
+    except Exception as other:  # another failure is not the one that we look for
+        if errors.user_line(other) != errors.user_line(error):
+            return []
+    if len(names) == 1:
+        return list(names)
+    half = len(names) // 2
+    return [
+        name
+        for part in (names[:half], names[half:])
+        for name in _culprits(error, call, position, part)
+    ]

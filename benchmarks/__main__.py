@@ -1,0 +1,5 @@
+"""Run the benchmarks: ``python -m benchmarks``."""
+
+from benchmarks.throughput import main
+
+main()

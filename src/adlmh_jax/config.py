@@ -1,0 +1,92 @@
+"""The numbers of a run, checked before anything else is done."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+DEFAULT_EPOCH = 64
+LEAST_SUPERCHAINS = 4  # fewer cannot disagree with each other
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The numbers of a run, checked.
+
+    Attributes
+    ----------
+    num_chains, num_superchains
+        Chains, and the superchains that share them evenly.
+    num_warmup, num_samples
+        Draws before and during sampling.
+    thinning
+        Steps per draw; None for N, a sweep's worth.
+    epoch
+        Steps with frozen weights; 1 is exactly the paper.
+    adapt
+        Whether the schedule learns during warm-up only, or always.
+    """
+
+    num_chains: int = 256
+    num_superchains: int | None = None
+    num_warmup: int = 1000
+    num_samples: int = 1000
+    thinning: int | None = None
+    epoch: int = DEFAULT_EPOCH
+    adapt: Literal["warmup", "always"] = "warmup"
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no run."""
+        for name, least in (
+            ("num_chains", 1),
+            ("num_superchains", 1),
+            ("num_warmup", 0),
+            ("num_samples", 1),
+            ("thinning", 1),
+            ("epoch", 1),
+        ):
+            value = getattr(self, name)
+            if value is None and name in ("num_superchains", "thinning"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(
+                    f"`{name}` must be a whole number, got {value!r} of type "
+                    f"{type(value).__name__}."
+                )
+            if value < least:
+                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        if self.adapt not in ("warmup", "always"):
+            raise ValueError(f'`adapt` must be "warmup" or "always", got {self.adapt!r}.')
+        self._check_superchains()
+
+    def _check_superchains(self) -> None:
+        """Refuse superchains that cannot share the chains evenly."""
+        superchains, chains = self.num_superchains, self.num_chains
+        if superchains is None:
+            return
+        if superchains > chains:
+            raise ValueError(
+                f"`num_superchains` = {superchains} is more than `num_chains` = {chains}: a "
+                "superchain has at least one chain. Take fewer superchains or more chains."
+            )
+        if chains % superchains:
+            more = -(-chains // superchains) * superchains
+            raise ValueError(
+                f"`num_superchains` = {superchains} does not divide `num_chains` = {chains}: all "
+                f"superchains have the same number of chains. Take, say, {more} chains."
+            )
+
+    @property
+    def chains_each(self) -> int:
+        """Chains of a superchain."""
+        return self.num_chains // self.superchains
+
+    @property
+    def superchains(self) -> int:
+        """Number of superchains: as given, or the least divisor of the chains from 4 on."""
+        if self.num_superchains is not None:
+            return self.num_superchains
+        fitting = (
+            n for n in range(LEAST_SUPERCHAINS, self.num_chains + 1) if self.num_chains % n == 0
+        )
+        return next(fitting, self.num_chains)

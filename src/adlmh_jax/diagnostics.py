@@ -1,0 +1,154 @@
+"""Figures and verdicts on the outputs of a run."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from adlmh_jax.mixing import Mixing, measure_mixing
+from adlmh_jax.program import Program
+from adlmh_jax.program.sites import element_names
+from adlmh_jax.verdict import Diagnosis, OutputVerdict, judge_components, judge_mixing
+
+FEWEST_THINNED = 50  # draws of a chain that thinning leaves
+
+
+def scalars(draws: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield the name of each array, the name of each of its scalars, and its draws."""
+    for name, array in draws.items():
+        flat = array.reshape(*array.shape[:2], -1)
+        for index, scalar in enumerate(element_names(name, array.shape[2:])):
+            values = np.ascontiguousarray(flat[..., index])
+            yield name, scalar, values.astype(np.int8) if values.dtype == bool else values
+
+
+def measure(
+    draws: Mapping[str, np.ndarray], num_superchains: int, most_values: int | None = None
+) -> dict[str, Mixing]:
+    """Measure the mixing of each scalar.
+
+    Parameters
+    ----------
+    draws
+        By name, ``[chain, draw, ...]``; chains of a superchain are next to each other.
+    num_superchains
+        Superchains, of equally many chains.
+    most_values
+        Where there are more values, only every second, third, ... draw is used.
+    """
+    total = sum(array.size for array in draws.values())
+    num_draws = next(iter(draws.values())).shape[1] if draws else 0
+    step = 1
+    if most_values is not None and total > most_values:
+        step = max(1, min(math.ceil(total / most_values), num_draws // FEWEST_THINNED))
+    thinned = {name: array[:, ::step] for name, array in draws.items()}
+    return {
+        scalar: measure_mixing(values, num_superchains) for _, scalar, values in scalars(thinned)
+    }
+
+
+def summarise_outputs(
+    draws: Mapping[str, np.ndarray], mixing: Mapping[str, Mixing], quantiles: Sequence[float]
+) -> Any:
+    """Return a table with one row for each scalar output."""
+    import pandas
+
+    rows = {}
+    for _, scalar, values in scalars(draws):
+        m = mixing[scalar]
+        mean, sd = np.mean(values, dtype=float), _sd(values)
+        squares = np.square(values - mean)
+        variance = np.mean(squares)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error_of_variance = np.sqrt(np.var(squares) / m.ess_square)
+            rows[scalar] = {
+                "mean": mean,
+                "sd": sd,
+                **{f"{100 * q:g}%": np.quantile(values, q) for q in quantiles},
+                "mcse_mean": sd / np.sqrt(m.ess_mean),
+                # The delta method: sd(s) = sd(s**2) / (2 s).
+                "mcse_sd": error_of_variance / (2 * np.sqrt(variance)),
+                "ess_bulk": m.ess_bulk,
+                "ess_tail": m.ess_tail,
+                "r_hat": m.r_hat,
+                "nested_r_hat": m.nested_r_hat,
+            }
+    return pandas.DataFrame.from_dict(rows, orient="index")
+
+
+def _sd(values: np.ndarray) -> float:
+    return float(np.std(values, ddof=1, dtype=float)) if values.size > 1 else np.nan
+
+
+def summarise_sites(
+    program: Program, selected: np.ndarray, accepted: np.ndarray, num_chains: int
+) -> Any:
+    """Return a table with one row for each site: how often its components moved."""
+    import pandas
+
+    names = np.array(program.sites.component_names)
+    site_of = np.array(program.sites.site_of)
+    rows = {}
+    for index, site in enumerate(program.sites.sites):
+        own = site_of == index
+        tried, taken = selected.sum(axis=0)[own], accepted.sum(axis=0)[own]
+        rates = taken / np.maximum(1, tried)
+        worst = int(np.argmin(rates))
+        rows[site.name] = {
+            "components": site.num_components,
+            "selected": tried.mean() / num_chains,
+            "acceptance_rate": taken.sum() / max(1, tried.sum()),
+            "least_rate": rates[worst],
+            "least_moved": names[own][worst],
+        }
+    return pandas.DataFrame.from_dict(rows, orient="index")
+
+
+def diagnose_run(
+    program: Program,
+    mixing: Mapping[str, Mixing],
+    draws: Mapping[str, np.ndarray],
+    selected: np.ndarray,
+    accepted: np.ndarray,
+) -> Diagnosis:
+    """Judge every scalar output of a run.
+
+    Parameters
+    ----------
+    program
+        The compiled model.
+    mixing
+        What `measure` gave for each scalar.
+    draws
+        The draws that were measured.
+    selected, accepted
+        Tallies of each component, ``[superchain, component]``.
+    """
+    num_chains, num_draws = next(iter(draws.values())).shape[:2]
+    names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
+    judged = []
+    for name, array in draws.items():
+        reached = connected_sites(program, name)
+        own = np.isin(site_of, [program.sites.names.index(site) for site in reached])
+        tallies = selected[:, own], accepted[:, own]
+        inherited = judge_components(list(names[own]), *tallies, num_chains // len(selected))
+        for scalar in element_names(name, array.shape[2:]):
+            findings = judge_mixing(mixing[scalar], num_chains, num_draws) + inherited
+            # An output that no random choice reaches is what it is.
+            judged.append(OutputVerdict(scalar, tuple(findings if reached else ()), mixing[scalar]))
+    sites = summarise_sites(program, selected, accepted, num_chains)
+    return Diagnosis(tuple(judged), sites["acceptance_rate"].to_dict())
+
+
+def connected_sites(program: Program, name: str) -> set[str]:
+    """Return the latent sites that an output depends on, a posteriori: through any shared term."""
+    touches = program.touches
+    reached = {site for site in touches if site == name or name in touches[site].outputs}
+    terms: set[str] = set()
+    while True:
+        terms.update(term for site in reached for term in touches[site].terms)
+        grown = {site for site in touches if site in reached or terms & set(touches[site].terms)}
+        if grown == reached:
+            return reached
+        reached = grown

@@ -1,0 +1,21 @@
+"""The paper's experiments as tables of cases, methods and budgets, with results on disk."""
+
+from adlmh_jax.experiments.budget import Budget, quick_budget
+from adlmh_jax.experiments.cases import CASE_NAMES
+from adlmh_jax.experiments.demo import demo
+from adlmh_jax.experiments.report import readme_section
+from adlmh_jax.experiments.reproduce import load_numbers, reproduce
+from adlmh_jax.experiments.storage import make_directory
+from adlmh_jax.experiments.user_model import run_model
+
+__all__ = [
+    "CASE_NAMES",
+    "Budget",
+    "demo",
+    "load_numbers",
+    "make_directory",
+    "quick_budget",
+    "readme_section",
+    "reproduce",
+    "run_model",
+]

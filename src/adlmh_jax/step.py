@@ -1,0 +1,256 @@
+"""One step of a superchain: an entry of the schedule is moved in every chain.
+
+All chains of a superchain move the same entry (a component, or a block of them), so that only the
+branch of its site runs. A branch is a loop of zero or one turns: unlike a conditional, a loop
+updates the chains in place.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from adlmh_jax.kernel import Counts, Kernel, KernelData, empty_counts
+from adlmh_jax.layout import read_rows, write_rows
+from adlmh_jax.moves import Before, Moved, bind, is_different, move_one
+from adlmh_jax.program.groups import Group, GroupData
+from adlmh_jax.types import Array, Chains, StepInfo
+
+FAN_OUT = 8  # groups are searched as a tree when there are more
+
+
+def move(
+    kernel: Kernel,
+    data: KernelData,
+    words: Array,
+    chains: Chains,
+    entry: Array | int,
+    way: Array | int = 0,
+    scales: Array | None = None,
+    counts: Counts | None = None,
+    num_scouts: int = 0,
+) -> tuple[Chains, StepInfo, Counts]:
+    """Propose a new value of an entry in every chain, and accept or reject it.
+
+    Parameters
+    ----------
+    kernel, data
+        From `build_kernel`.
+    words
+        Random 32-bit words, ``[W, C]``.
+    chains
+        The chains.
+    entry
+        Number of the entry to move; -1 moves none.
+    way
+        Which of its ways to take, 0 or 1.
+    scales
+        Of the proposals of all components, ``[N]``; default 1.
+    counts
+        To add to; default none.
+    num_scouts
+        Of how many chains to report changed outputs.
+    """
+    num_chains = words.shape[-1]
+    nobody = jnp.zeros(num_chains, bool)
+    changed = jnp.zeros((kernel.num_outputs, num_scouts), bool)
+    nothing = StepInfo(nobody, nobody, jnp.zeros(num_chains, chains.log_terms.dtype), changed)
+    scales = jnp.ones(kernel.num_components) if scales is None else scales
+    counts = empty_counts(kernel.num_components) if counts is None else counts
+    way = jnp.asarray(way)
+
+    def move_in(index: int, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
+        member = data.member_of[way, entry]
+        view = _GroupView(kernel.groups[index], data.groups[index], member)
+        return _move_group(view, words, carry, data.element_of[entry], way, scales)
+
+    return dispatch(kernel, data, entry, way, move_in, (chains, nothing, counts))
+
+
+def draw(kernel: Kernel, data: KernelData, words: Array, chains: Chains, entry: Array) -> Chains:
+    """Draw all elements of the site of ``entry`` from its proposal, and take them.
+
+    With prior proposals, doing so for all sites in program order runs the program.
+    """
+
+    def draw_in(index: int, chains: Chains) -> Chains:
+        view = _GroupView(kernel.groups[index], data.groups[index], data.member_of[0, entry])
+        return _draw_group(view, words, chains)
+
+    return dispatch(kernel, data, entry, jnp.int32(0), draw_in, chains)
+
+
+def dispatch(
+    kernel: Kernel,
+    data: KernelData,
+    entry: Array | int,
+    way: Array,
+    run: Callable[[int, Any], Any],
+    carry: Any,
+) -> Any:
+    """Apply ``run(index, carry)`` for the group of ``entry``; for -1 do nothing."""
+    group = jnp.where(jnp.asarray(entry) < 0, -1, data.group_of[way, entry])
+
+    def search(low: int, high: int, carry: Any) -> Any:
+        """Find the group among low..high-1."""
+        if high - low == 1:
+            return run(low, carry)
+        width = -(-(high - low) // FAN_OUT)
+        for start in range(low, high, width):
+            carry = run_if_here(start, min(start + width, high), carry)
+        return carry
+
+    def run_if_here(low: int, high: int, carry: Any) -> Any:
+        is_here = ((group >= low) & (group < high)).astype(jnp.int32)
+        return lax.fori_loop(0, is_here, lambda _, carry: search(low, high, carry), carry)
+
+    return run_if_here(0, len(kernel.groups), carry)
+
+
+class _GroupView:
+    """One member of a group: where it reads and writes in the chains."""
+
+    def __init__(self, group: Group, data: GroupData, member: Array) -> None:
+        self.group = group
+        self.branch = group.branch
+        self.constants = _constants(group, data, member)
+        self.first_component = data.first_components[member]
+        self.read_at = [data.read_offsets[member, i] for i in range(len(group.branch.reads))]
+        self.term_at = [data.term_offsets[member, i] for i in range(len(group.term_shapes))]
+        self.output_at = [data.output_offsets[member, i] for i in range(len(group.output_shapes))]
+        self.start_at = [data.output_starts[member, i] for i in range(len(group.output_shapes))]
+
+    def read(self, chains: Chains) -> Before:
+        """Return the sites that the branch reads and what it will touch, ``[..., C]``."""
+        reads = zip(self.branch.reads, self.read_at, strict=True)
+        terms = zip(self.group.term_shapes, self.term_at, strict=True)
+        outputs = zip(self.group.output_shapes, self.output_at, strict=True)
+        return Before(
+            tuple(_rows(chains.position[read.bank], at, read.shape) for read, at in reads),
+            tuple(_rows(chains.log_terms, at, shape) for shape, at in terms),
+            tuple(_rows(chains.outputs[bank], at, shape) for (shape, bank), at in outputs),
+        )
+
+    def write(
+        self,
+        chains: Chains,
+        values: Sequence[Array],
+        log_terms: Sequence[Array],
+        outputs: Sequence[Array],
+    ) -> Chains:
+        """Return the chains with new values of the moved sites, terms and outputs."""
+        position, kept, terms = dict(chains.position), dict(chains.outputs), chains.log_terms
+        moved = (0, *(redraw.read for redraw in self.branch.redraws))
+        for index, value in zip(moved, values, strict=False):
+            bank = self.branch.reads[index].bank
+            position[bank] = write_rows(position[bank], _flat(value), self.read_at[index])
+        for at, term in zip(self.term_at, log_terms, strict=True):
+            terms = write_rows(terms, _flat(term), at)
+        for (_, bank), at, output in zip(
+            self.group.output_shapes, self.output_at, outputs, strict=True
+        ):
+            kept[bank] = write_rows(kept[bank], _flat(output), at)
+        return Chains(position, terms, kept)
+
+
+def _move_group(
+    view: _GroupView,
+    words: Array,
+    carry: tuple[Chains, StepInfo, Counts],
+    element: Array,
+    way: Array,
+    scales: Array,
+) -> tuple[Chains, StepInfo, Counts]:
+    """Move an entry that belongs to the group."""
+    chains, info, counts = carry
+    site = view.branch.site
+    before = view.read(chains)
+    scale = lax.dynamic_slice_in_dim(scales, view.first_component, site.num_components)
+    scale = scale.reshape(site.batch_shape)
+
+    def move_chain(words: Array, before: Before) -> Moved:
+        return move_one(view.branch, view.constants, scale, words, before, element)
+
+    moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
+    chains = view.write(chains, moved.values, moved.log_terms, moved.outputs)
+    changed, num_scouts = info.changed, info.changed.shape[-1]
+    for new, old, at in zip(moved.outputs, before.outputs, view.start_at, strict=True):
+        if num_scouts:
+            differs = _flat(is_different(new, old))
+            changed = write_rows(changed, differs[:, :num_scouts], at)
+    at = view.first_component + (0 if view.branch.way.is_block else element)
+    counts = _count(view, counts, moved, before, at, way)
+    info = StepInfo(_any(moved.is_accepted), _any(moved.is_invalid), moved.log_ratio, changed)
+    return chains, info, counts
+
+
+def _count(
+    view: _GroupView, counts: Counts, moved: Moved, before: Before, at: Array, way: Array
+) -> Counts:
+    """Add what happened to the components from ``at`` on."""
+    accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
+    scaled, jumps = counts.scaled, counts.jumps
+    if view.branch.scale is not None:
+        scaled = _add(scaled, accepted, at)
+    if view.branch.way.is_compared:
+        squares = (moved.values[0] - before.reads[0]).astype(jnp.float32) ** 2
+        by_element = squares.reshape(view.branch.site.num_components, -1).sum(axis=-1)
+        if not view.branch.way.is_block:
+            by_element = by_element.sum(keepdims=True)
+        new = lax.dynamic_slice(jumps, (way, at), (1, by_element.size)) + by_element
+        jumps = lax.dynamic_update_slice(jumps, new, (way, at))
+    return Counts(
+        _add(counts.accepted, accepted, at),
+        _add(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
+        scaled,
+        jumps,
+    )
+
+
+def _add(array: Array, increments: Array, at: Array) -> Array:
+    """Add to a part of an array, in place."""
+    old = lax.dynamic_slice_in_dim(array, at, increments.size)
+    return lax.dynamic_update_slice_in_dim(array, old + increments.astype(array.dtype), at, 0)
+
+
+def _any(decisions: Array) -> Array:
+    """Whether any element of a chain's block decided so, ``[C]``."""
+    return jnp.any(_flat(decisions[None]), axis=0)
+
+
+def _draw_group(view: _GroupView, words: Array, chains: Chains) -> Chains:
+    """Draw the site of a group's member and score what it touches."""
+    branch = view.branch
+    scale = jnp.ones(branch.site.batch_shape)
+
+    def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list, list]:
+        known = bind(branch, view.constants, scale, words, reads)
+        value = branch.propose.run(known)[0].reshape(branch.site.shape)
+        known[branch.reads[0].number] = value
+        return value, branch.score.run(known), branch.outputs.run(known)
+
+    before = view.read(chains)
+    value, terms, outputs = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, before.reads)
+    return view.write(chains, [value], terms, outputs)
+
+
+def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
+    """Return the constants of one member, by number."""
+    constants: dict[int, Any] = dict(group.literals)
+    constants.update(zip(group.shared, data.shared, strict=True))
+    for number, values in zip(group.stacked, data.stacked, strict=True):
+        constants[number] = lax.dynamic_index_in_dim(values, member, keepdims=False)
+    return constants
+
+
+def _rows(bank: Array, offset: Array, shape: tuple[int, ...]) -> Array:
+    """Read an array ``[*shape, C]``."""
+    return read_rows(bank, offset, int(np.prod(shape))).reshape(*shape, bank.shape[-1])
+
+
+def _flat(array: Array) -> Array:
+    """Return an array ``[..., C]`` as rows."""
+    return array.reshape(-1, array.shape[-1])

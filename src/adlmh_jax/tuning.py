@@ -1,0 +1,77 @@
+"""Learning of proposals during warm-up: the scales of walks, and the shares of mixtures."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from adlmh_jax.kernel import Counts, KernelData
+from adlmh_jax.types import Array
+
+DECAY = 0.6  # of the Robbins-Monro gains: they vanish, but their sum does not
+MOST_GAIN = 3.0  # for one epoch
+LEAST_SHARE = 0.1  # of either way of a mixture, so that a mode jump stays possible
+MEMORY = 0.97  # how much of the measured jumps is kept from epoch to epoch
+
+
+class Tuning(NamedTuple):
+    """What is learned about proposals.
+
+    Attributes
+    ----------
+    log_scale
+        Logarithm of the scale of each component, ``[N]``.
+    num_moves
+        Walks made with each component's scale, ``[N]``.
+    second_share
+        Probability of the second way of each entry, ``[M]``; 0 where there is one.
+    jumps, tries
+        Squared jumps and tries of both ways of each entry, ``[2, M]``.
+    """
+
+    log_scale: Array
+    num_moves: Array
+    second_share: Array
+    jumps: Array
+    tries: Array
+
+
+def init_tuning(data: KernelData) -> Tuning:
+    """Start with scales of one and equal shares."""
+    num_components, num_entries = data.entry_of.size, data.element_of.size
+    zeros = jnp.zeros(num_components)
+    both = jnp.zeros((2, num_entries))
+    return Tuning(zeros, zeros, jnp.where(data.is_mixed, 0.5, 0.0), both, both)
+
+
+def tune(
+    data: KernelData, tuning: Tuning, counts: Counts, entries: Array, ways: Array, num_chains: int
+) -> Tuning:
+    """Learn from an epoch: entries and ways of its steps, and what happened."""
+    num_entries = data.element_of.size
+    made = jnp.where(entries < 0, 0.0, 1.0)
+    entries = jnp.maximum(entries, 0)
+    tries = jnp.stack(
+        [jax.ops.segment_sum(made * (ways == way), entries, num_entries) for way in (0, 1)]
+    )
+
+    # Robbins-Monro: towards the target rate, with the evidence of all chains.
+    scaled = jnp.take_along_axis(tries, jnp.maximum(data.scaled_way, 0)[None], axis=0)[0]
+    scaled = jnp.where(data.scaled_way < 0, 0.0, scaled)[data.entry_of]
+    rate = counts.scaled / jnp.maximum(scaled * num_chains, 1.0)
+    num_moves = tuning.num_moves + scaled
+    gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MOST_GAIN)
+    log_scale = tuning.log_scale + gain * (rate - data.target_rate)
+
+    # The better way jumps farther, in the mean square, for the same number of tries.
+    jumped = jax.vmap(lambda jumps: jax.ops.segment_sum(jumps, data.entry_of, num_entries))(
+        counts.jumps
+    )
+    jumps = MEMORY * tuning.jumps + jumped / num_chains
+    tried = MEMORY * tuning.tries + tries
+    mean = jumps / jnp.maximum(tried, 1.0)
+    share = mean[1] / jnp.maximum(mean[0] + mean[1], jnp.finfo(jnp.float32).tiny)
+    is_known = (tried.min(axis=0) > 1.0) & (mean.sum(axis=0) > 0.0)
+    share = jnp.clip(jnp.where(is_known, share, 0.5), LEAST_SHARE, 1.0 - LEAST_SHARE)
+    second_share = jnp.where(data.is_mixed, share, 0.0)
+    return Tuning(log_scale, num_moves, second_share, jumps, tried)
