@@ -28,10 +28,10 @@ format: $(VENV)/.installed-lint ## format and sort imports
 	$(BIN)/ruff format .
 
 test: $(VENV)/.installed-test ## run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-quick: $(VENV)/.installed-test ## run the tests not marked slow
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 demo: $(VENV)/.installed-plots ## run the demonstration
 	$(BIN)/adlmh demo

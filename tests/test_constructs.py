@@ -1,4 +1,8 @@
-"""Every construct of the catalogue: its log density is NumPyro's, and it samples."""
+"""Every construct of the catalogue: its log density is NumPyro's, its moves are right, it samples.
+
+A move is compiled in a second, a whole run in several: so every construct is moved in the quick
+tests, but only some of them are run, one of each kind; the others are run by the slow tests.
+"""
 
 import itertools
 
@@ -7,23 +11,32 @@ import numpy as np
 import pytest
 from constructs import CONSTRUCTS
 from numpyro import handlers
-from numpyro.infer import Predictive
 from numpyro.infer.util import compute_log_probs
+from updates import check_cache, check_updates, draw_positions
 
 import adlmh_jax
 
-NUM_POINTS = 5
+NUM_CHAINS = 4
 RELATIVE_ERROR = 1e-5
+RUN_QUICKLY = {
+    "nested plates",
+    "mask distribution",
+    "scale",
+    "return a dict",
+    "scan of a discrete state",
+    "cond",
+    "Uniform(0, x)",
+    "Multinomial",
+    "LKJCholesky",
+}
 
 # Said for each model with a `param`; `test_param_is_announced` looks at it.
 pytestmark = pytest.mark.filterwarnings("ignore:Held at the initial value")
 
 # Each compiled function holds memory maps, of which Linux gives a process 65,530: without this,
 # some 150 models compiled in one process end in a segmentation fault.
-TESTS_PER_CACHE = 20
-num_tests = itertools.count(1)
-
-each_construct = pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda c: c.name)
+RUNS_PER_CACHE = 20
+num_runs = itertools.count(1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,57 +48,62 @@ def quick_compilation():
     jax.clear_caches()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def bounded_caches():
     yield
-    if next(num_tests) % TESTS_PER_CACHE == 0:
+    if next(num_runs) % RUNS_PER_CACHE == 0:
         jax.clear_caches()
 
 
 def numpyro_log_probs(construct):
-    """Return a function of the position: NumPyro's log-probability of each element of each site."""
+    """Return a function of positions ``[C, ...]``: NumPyro's log-probabilities, ``[C, terms]``."""
 
-    @jax.jit
     def log_probs(position):
         # The seed gives a key to the sites that are not components (Delta), which need none.
         model = handlers.seed(construct.model, 0)
-        return compute_log_probs(
+        by_site, _ = compute_log_probs(
             model, construct.args, construct.kwargs, position, sum_log_prob=False
-        )[0]
+        )
+        return jax.numpy.concatenate([jax.numpy.ravel(terms) for terms in by_site.values()])
 
-    return log_probs
+    return jax.jit(jax.vmap(log_probs))
+
+
+def check_density(program, chains, log_probs):
+    """The terms of the chains sum to what NumPyro says."""
+    expected = np.asarray(log_probs(program.position_layout.unpack(chains.position)))
+    assert np.isfinite(expected).all()
+    error = np.asarray(chains.log_terms).sum(axis=0, dtype=float) - expected.sum(1, dtype=float)
+    # Relative to the terms, not to their sum, which may cancel.
+    assert (np.abs(error) <= RELATIVE_ERROR * np.abs(expected).sum(axis=1)).all()
 
 
 def test_names_are_unique():
     names = [construct.name for construct in CONSTRUCTS]
     assert len(names) == len(set(names))
+    assert set(names) >= RUN_QUICKLY
 
 
-@each_construct
-def test_model_is_valid_numpyro(construct):
-    predictive = Predictive(construct.model, num_samples=1, batch_ndims=0)  # eager: no compilation
-    draws = predictive(jax.random.key(1), *construct.args, **construct.kwargs)
-    assert all(np.isfinite(draw).all() for name, draw in draws.items() if name != "y_observed")
-
-
-@each_construct
-def test_log_density_is_numpyros(construct):
+@pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda c: c.name)
+def test_density_is_numpyros_before_and_after_each_move(construct):
     program = adlmh_jax.compile_model(
         construct.model, construct.args, construct.kwargs, outputs=construct.outputs
     )
-    log_density, log_probs = jax.jit(program.log_density), numpyro_log_probs(construct)
-    for key in jax.random.split(jax.random.key(2), NUM_POINTS):
-        position = program.draw_prior(key)
-        expected = np.concatenate([np.ravel(x) for x in log_probs(position).values()])
-        assert np.isfinite(expected).all()
-        # Relative to the terms, not to their sum, which may cancel.
-        tolerance = RELATIVE_ERROR * np.abs(expected).sum()
-        np.testing.assert_allclose(
-            log_density(position), expected.sum(dtype=float), rtol=0, atol=tolerance
-        )
+    log_probs = numpyro_log_probs(construct)
+    chains = program.chains_at(draw_positions(program, NUM_CHAINS))
+    check_density(program, chains, log_probs)
+    for moved in check_updates(program, chains):
+        check_density(program, moved, log_probs)
 
 
-@each_construct
+@pytest.mark.usefixtures("bounded_caches")
+@pytest.mark.parametrize(
+    "construct",
+    [
+        pytest.param(c, marks=() if c.name in RUN_QUICKLY else pytest.mark.slow, id=c.name)
+        for c in CONSTRUCTS
+    ],
+)
 def test_samples(construct):
     result = adlmh_jax.sample(
         0,
@@ -103,6 +121,8 @@ def test_samples(construct):
     for draws in result.draws.values():
         assert draws.shape[:2] == (4, 3)
         assert np.isfinite(draws).all()
+    last = jax.tree.map(lambda leaf: leaf[0], result.state.superchains.chains)
+    check_cache(result.program, last)
 
 
 def test_param_is_announced():

@@ -90,7 +90,7 @@ def apart():
     numpyro.sample("y", dist.Normal(a + b, 1.0), obs=0.3)
     c = numpyro.sample("c", dist.Normal(0.0, 1.0))
     with numpyro.plate("rows", 2):
-        numpyro.sample("d", dist.Poisson(3.0))
+        numpyro.sample("d", dist.DiscreteUniform(0, 5))
     numpyro.deterministic("ac", a + c)
     numpyro.deterministic("fixed", jnp.array(2.0))
 

@@ -207,7 +207,7 @@ def run_draws(
         num_new = min(num_rounds * per_round, num_draws - saved)
         saved += num_new
         save(jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept)))
-        meter.update(num_new, seconds, superchains.tallies)
+        meter.update(num_new, seconds, to_host(superchains.tallies))
         chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
     return RunState(next_round, superchains)
 

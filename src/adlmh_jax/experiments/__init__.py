@@ -2,9 +2,9 @@
 
 from adlmh_jax.experiments.budget import Budget, quick_budget
 from adlmh_jax.experiments.cases import CASE_NAMES
-from adlmh_jax.experiments.demo import demo
+from adlmh_jax.experiments.demonstration import demo
 from adlmh_jax.experiments.report import readme_section
-from adlmh_jax.experiments.reproduce import load_numbers, reproduce
+from adlmh_jax.experiments.reproduction import load_numbers, reproduce
 from adlmh_jax.experiments.storage import make_directory
 from adlmh_jax.experiments.user_model import run_model
 

@@ -124,9 +124,9 @@ def prior_predictive(
 
     def one(key: Key) -> tuple[dict[str, Array], dict[str, Array]]:
         run = _run_without_data(program, key, {})
-        data = _new_data(run)
-        values = {name: jnp.asarray(v) for name, v in run.values.items() if name not in data}
-        return values, data
+        observed = {n for n, message in run.scored.items() if message["infer"].get("was_observed")}
+        values = {n: jnp.asarray(value) for n, value in run.values.items() if n not in observed}
+        return values, _new_data(run)
 
     return _for_each_draw(one, jax.random.split(key, num_draws))
 

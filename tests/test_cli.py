@@ -1,0 +1,158 @@
+import json
+import re
+import runpy
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from adlmh_jax.cli import main
+from adlmh_jax.experiments import storage
+
+ROOT = Path(__file__).parents[1]
+MODEL = """
+import numpyro
+import numpyro.distributions as dist
+
+def model(y, scale=1.0):
+    mean = numpyro.sample("mean", dist.Normal(0.0, 2.0))
+    flip = numpyro.sample("flip", dist.Bernoulli(0.3))
+    numpyro.sample("y", dist.Normal(mean, scale), obs=y)
+
+not_a_model = 3
+"""
+SIZES = ["--chains", "8", "--warmup", "20", "--samples", "30", "--no-progress"]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A directory with a model in it, and the way there."""
+    (tmp_path / "my_models.py").write_text(MODEL)
+    (tmp_path / "broken_models.py").write_text("import there_is_no_such_module\n")
+    (tmp_path / "data.json").write_text(json.dumps({"y": [0.5, 1.5]}))
+    (tmp_path / "list.json").write_text("[[0.5, 1.5]]")
+    (tmp_path / "text.json").write_text('"y"')
+    np.savez(tmp_path / "data.npz", y=np.array([0.5, 1.5]))
+    jax.devices()  # JAX has started: the number of devices is fixed
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def fails_with(capsys, arguments, words):
+    """Check that a command gives one line on stderr, and the exit code 2."""
+    try:
+        code = main(arguments)
+    except SystemExit as leaving:
+        code = leaving.code
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1, captured.err
+    assert words in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "the following arguments are required"),
+        (["dance"], "invalid choice"),
+        (["reproduce", "hhm"], "invalid choice: 'hhm'"),
+        (["reproduce", "hmm", "--restarts", "0"], "`restarts` must be at least 1, got 0"),
+        (["reproduce", "hmm", "--steps", "-5"], "`steps` must be at least 1, got -5"),
+        (["reproduce", "hmm", "--steps", "many"], "invalid int value: 'many'"),
+        (["reproduce", "hmm", "--seed", "-1"], "`seed` must be at least 0"),
+        (["reproduce", "hmm", "--device-count", "0"], "`--device-count` must be at least 1"),
+        (["reproduce", "hmm", "--device-count", "7"], "`--device-count` is 7, but JAX has started"),
+        (["reproduce", "hmm", "--out", "a_file/deeper"], "a_file"),
+        (["demo", "--restarts", "0"], "`restarts` must be at least 1"),
+        (["demo", "--out", "a_file"], "a_file"),
+        (["run", "my_models"], "write `module:function`"),
+        (["run", "no_such_models:model"], "Module `no_such_models` cannot be imported"),
+        (["run", "broken_models:model"], "No module named 'there_is_no_such_module'"),
+        (["run", "my_models:mode"], "Module `my_models` has no function `mode`"),
+        (["run", "my_models:not_a_model"], "has no function `not_a_model`"),
+        (["run", "my_models:model", "--args", "none.json"], "`none.json` cannot be read"),
+        (["run", "my_models:model", "--args", "text.json"], "must hold an object or a list"),
+        (["run", "my_models:model", "--out", "none/draws.nc"], "`none` is no writable directory"),
+        (
+            ["run", "my_models:model", "--args", "data.json", "--outputs", "men", *SIZES],
+            "no output `men`",
+        ),
+        (
+            ["run", "my_models:model", "--args", "data.json", "--chains", "0"],
+            "`num_chains` must be at least 1",
+        ),
+    ],
+)
+def test_errors_are_one_line(project, capsys, arguments, words):
+    (project / "a_file").write_text("")
+    fails_with(capsys, arguments, words)
+
+
+def test_run_prints_the_summary_and_writes_the_draws(project, capsys):
+    arguments = ["run", "my_models:model", "--args", "data.json", "--outputs", "mean,flip"]
+    assert main([*arguments, "--out", "draws.nc", *SIZES]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^mean +", printed, re.MULTILINE)
+    assert re.search(r"^flip +", printed, re.MULTILINE)
+    assert "r_hat" in printed
+    assert "Draws: draws.nc" in printed
+    import xarray
+
+    with xarray.open_dataset(project / "draws.nc", group="posterior") as posterior:
+        assert posterior["mean"].shape == (8, 30)
+        assert set(posterior.data_vars) == {"mean", "flip"}
+
+
+@pytest.mark.parametrize("file", ["list.json", "data.npz"])
+def test_run_takes_arguments_from_files(project, capsys, file):
+    outputs = ["--outputs", "mean,flip"]
+    assert main(["run", "my_models:model", "--args", file, *outputs, *SIZES]) == 0
+    from_file = capsys.readouterr().out
+    assert main(["run", "my_models:model", "--args", "data.json", *outputs, *SIZES]) == 0
+    assert capsys.readouterr().out == from_file
+
+
+@pytest.mark.slow
+def test_readme_example_runs(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    small = "num_chains=8, num_warmup=20, num_samples=20, progress=False)"
+    shorter = code.replace('outputs=["rate"])', f'outputs=["rate"], {small}')
+    assert shorter != code
+    names = {}
+    exec(shorter, names)
+    assert "rate" in capsys.readouterr().out
+    assert names["result"].draws["rate"].shape == (8, 20)
+
+
+def test_readme_script_fills_the_section(monkeypatch):
+    script = runpy.run_path(str(ROOT / "docs" / "paper" / "update_readme.py"))
+    text = f"before\n{script['BEGIN']}\nold\n{script['END']}\nafter\n"
+    filled = script["filled"](text, "new")
+    assert filled == f"before\n{script['BEGIN']}\nnew\n{script['END']}\nafter\n"
+    assert script["filled"](filled, "new") == filled
+    with pytest.raises(ValueError, match="marks"):
+        script["filled"]("no marks", "new")
+    if script["load_numbers"](script["HERE"]):
+        monkeypatch.setattr("sys.argv", ["update_readme.py", "--check"])
+        assert script["main"]() == 0, "run docs/paper/update_readme.py"
+
+
+@pytest.mark.slow
+def test_quick_reproduction_of_everything(tmp_path, capsys):
+    arguments = ["reproduce", "all", "--quick", "--out", str(tmp_path), "--no-progress"]
+    assert main(arguments) == 0
+    assert f"Report: {tmp_path / 'report.md'}" in capsys.readouterr().out
+    report = (tmp_path / "report.md").read_text()
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", report)
+    assert len(pictures) == 9
+    for picture in pictures:
+        assert (tmp_path / picture).stat().st_size > 10_000
+        assert (tmp_path / picture).with_suffix(".svg").exists()
+    numbers = storage.load_json(tmp_path / "kalman.json")
+    assert abs(numbers["literal"]["paper"] - numbers["literal"]["scaled"] - 2.0 * np.pi) < 0.01
+    assert main(arguments) == 0  # everything is there
+    assert ": LMH" not in capsys.readouterr().out
