@@ -251,18 +251,18 @@ def gibbs_matrix(exact: Exact, alpha) -> np.ndarray:
     for state in exact.states:
         for component in range(exact.program.num_components):
             site = exact.program.sites.sites[exact.program.sites.site_of[component]]
-            steps = len(site.candidates) - 1
-            start = chains_at(exact, state, steps)
-            low, high = np.zeros(steps, np.int64), np.full(steps, 2**32, np.int64)
+            num_bounds = len(site.candidates) - 1
+            start = chains_at(exact, state, num_bounds)
+            low, high = np.zeros(num_bounds, np.int64), np.full(num_bounds, 2**32, np.int64)
             for _ in range(33):  # low: the number of words that draw candidate i or an earlier one
                 middle = (low + high) // 2
                 words = np.broadcast_to(
-                    np.minimum(middle, 2**32 - 1), (exact.kernel.num_words, steps)
+                    np.minimum(middle, 2**32 - 1), (exact.kernel.num_words, num_bounds)
                 ).astype(np.uint32)
                 chains = step(exact.data, jnp.asarray(words), start, component)
                 values = np.array(state_of(exact, chains))[:, component]
                 drawn = np.array([site.candidates.index(v) for v in values])
-                is_below = (drawn <= np.arange(steps)) & (middle < 2**32)
+                is_below = (drawn <= np.arange(num_bounds)) & (middle < 2**32)
                 low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
             bounds = np.concatenate([[0], np.minimum(low, 2**32), [2**32]])
             for value, share in zip(site.candidates, np.diff(bounds) / 2**32, strict=True):

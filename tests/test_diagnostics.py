@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import adlmh_jax as adlmh
-from adlmh_jax.diagnostics import connected_sites, measure, summarise_outputs
+from adlmh_jax.diagnostics import connected_groups, measure, summarise_outputs
 from adlmh_jax.mixing import measure_mixing
 from adlmh_jax.verdict import Verdict, judge_components, judge_mixing
 
@@ -103,11 +103,9 @@ def result():
 
 
 def test_only_connected_sites_count(result):
-    program = result.program
-    assert connected_sites(program, "a") == {"a", "b"}
-    assert connected_sites(program, "ac") == {"a", "b", "c"}
-    assert connected_sites(program, "d") == {"d"}
-    assert connected_sites(program, "fixed") == set()
+    group_of = connected_groups(result.program)
+    assert group_of["a"] == group_of["b"]
+    assert len({group_of[site] for site in "acd"}) == 3
 
 
 def test_summary_of_outputs(result):

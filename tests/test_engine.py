@@ -162,10 +162,10 @@ def test_superchains_that_do_not_fill_the_devices():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_superchains": 16}, "more than the 8 chains"),
+        ({"num_superchains": 16}, "more than `num_chains` = 8"),
         ({"num_superchains": 3}, "does not divide"),
         ({"num_superchains": 1, "devices": 2}, "cannot be shared evenly"),
-        ({"keep": ["rat"]}, "`keep` names `rat`"),
+        ({"keep": ["rat"]}, "`keep` has no output or site `rat`"),
     ],
 )
 def test_bad_input(options, message):

@@ -54,7 +54,7 @@ def run_schedule(scripts, num_components, num_outputs, epoch, schedule):
     """Give the logs of several chains (which share the picks) to a schedule, in epochs."""
     state = schedule.init(num_components, num_outputs, len(scripts))
     length = len(scripts[0])
-    award = jax.jit(schedule.award)
+    award = jax.jit(lambda state, log: schedule.award(state, log))  # traced anew each time
     for start in range(0, length, epoch):
         part = [script[start : start + epoch] for script in scripts]
         picks = [step[0] for step in part[0]]
@@ -184,7 +184,7 @@ def test_never_accepted_component_does_not_absorb_the_schedule():
     picks = jnp.array([0, 1] * 32, jnp.int32)
     accepted = jnp.ones((64, 8), bool)
     changed = jnp.broadcast_to((picks == 0)[:, None, None], (64, 1, 8))
-    award = jax.jit(schedule.award)
+    award = jax.jit(lambda state, log: schedule.award(state, log))  # traced anew each time
     for _ in range(500):
         state = award(state, EpochLog(picks, accepted, changed))
     alpha = np.asarray(schedule.weights(state))

@@ -1,5 +1,6 @@
 """Figures and verdicts on the outputs of a run."""
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,13 @@ import numpy as np
 from adlmh_jax.mixing import Mixing, measure_mixing
 from adlmh_jax.program import Program
 from adlmh_jax.program.sites import element_names
-from adlmh_jax.verdict import Diagnosis, OutputVerdict, judge_components, judge_mixing
+from adlmh_jax.verdict import (
+    Diagnosis,
+    Finding,
+    OutputVerdict,
+    judge_components,
+    judge_mixing,
+)
 
 FEWEST_THINNED = 50  # draws of a chain that thinning leaves
 
@@ -56,29 +63,27 @@ def summarise_outputs(
 
     rows = {}
     for _, scalar, values in scalars(draws):
-        m = mixing[scalar]
-        mean, sd = np.mean(values, dtype=float), _sd(values)
-        squares = np.square(values - mean)
-        variance = np.mean(squares)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error_of_variance = np.sqrt(np.var(squares) / m.ess_square)
-            rows[scalar] = {
-                "mean": mean,
-                "sd": sd,
-                **{f"{100 * q:g}%": np.quantile(values, q) for q in quantiles},
-                "mcse_mean": sd / np.sqrt(m.ess_mean),
-                # The delta method: sd(s) = sd(s**2) / (2 s).
-                "mcse_sd": error_of_variance / (2 * np.sqrt(variance)),
-                "ess_bulk": m.ess_bulk,
-                "ess_tail": m.ess_tail,
-                "r_hat": m.r_hat,
-                "nested_r_hat": m.nested_r_hat,
-            }
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            rows[scalar] = _describe(values, mixing[scalar], quantiles)
     return pandas.DataFrame.from_dict(rows, orient="index")
 
 
-def _sd(values: np.ndarray) -> float:
-    return float(np.std(values, ddof=1, dtype=float)) if values.size > 1 else np.nan
+def _describe(values: np.ndarray, m: Mixing, quantiles: Sequence[float]) -> dict[str, float]:
+    mean, sd = np.mean(values, dtype=float), np.std(values, ddof=1, dtype=float)
+    squares = np.square(values - mean)
+    error_of_variance = np.sqrt(np.var(squares) / m.ess_square)
+    return {
+        "mean": mean,
+        "sd": sd,
+        **{f"{100 * q:g}%": np.quantile(values, q) for q in quantiles},
+        "mcse_mean": sd / np.sqrt(m.ess_mean),
+        # The delta method: an error of the variance is 2 sd errors of the sd.
+        "mcse_sd": error_of_variance / (2 * np.sqrt(np.mean(squares))),
+        "ess_bulk": m.ess_bulk,
+        "ess_tail": m.ess_tail,
+        "r_hat": m.r_hat,
+        "nested_r_hat": m.nested_r_hat,
+    }
 
 
 def summarise_sites(
@@ -127,28 +132,44 @@ def diagnose_run(
     """
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
     names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
+    group_of = connected_groups(program)
+    group_of_component = np.array([group_of[site] for site in program.sites.names])[site_of]
+
+    @functools.cache
+    def judge_groups(groups: frozenset[int]) -> tuple[Finding, ...]:
+        own = np.isin(group_of_component, list(groups))
+        tallies = selected[:, own], accepted[:, own]
+        return tuple(judge_components(list(names[own]), *tallies, num_chains // len(selected)))
+
     judged = []
     for name, array in draws.items():
-        reached = connected_sites(program, name)
-        own = np.isin(site_of, [program.sites.names.index(site) for site in reached])
-        tallies = selected[:, own], accepted[:, own]
-        inherited = judge_components(list(names[own]), *tallies, num_chains // len(selected))
+        groups = frozenset(
+            group_of[site]
+            for site, touched in program.touches.items()
+            if site == name or name in touched.outputs
+        )
         for scalar in element_names(name, array.shape[2:]):
-            findings = judge_mixing(mixing[scalar], num_chains, num_draws) + inherited
-            # An output that no random choice reaches is what it is.
-            judged.append(OutputVerdict(scalar, tuple(findings if reached else ()), mixing[scalar]))
+            findings: tuple[Finding, ...] = ()
+            if groups:  # an output that no random choice reaches is what it is
+                findings = (*judge_mixing(mixing[scalar], num_chains, num_draws),)
+                findings += judge_groups(groups)
+            judged.append(OutputVerdict(scalar, findings, mixing[scalar]))
     sites = summarise_sites(program, selected, accepted, num_chains)
     return Diagnosis(tuple(judged), sites["acceptance_rate"].to_dict())
 
 
-def connected_sites(program: Program, name: str) -> set[str]:
-    """Return the latent sites that an output depends on, a posteriori: through any shared term."""
-    touches = program.touches
-    reached = {site for site in touches if site == name or name in touches[site].outputs}
-    terms: set[str] = set()
-    while True:
-        terms.update(term for site in reached for term in touches[site].terms)
-        grown = {site for site in touches if site in reached or terms & set(touches[site].terms)}
-        if grown == reached:
-            return reached
-        reached = grown
+def connected_groups(program: Program) -> dict[str, int]:
+    """Number the groups of latent sites that hang together through shared terms."""
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    for site, touched in program.touches.items():
+        for term in touched.terms:  # its own among them, which has its name
+            parent[root(term)] = root(site)
+    roots = list(dict.fromkeys(root(site) for site in program.touches))
+    return {site: roots.index(root(site)) for site in program.touches}

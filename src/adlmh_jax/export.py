@@ -79,9 +79,11 @@ def to_arviz(
         groups["prior"], groups["prior_predictive"] = (_unflatten(a, (1, num_draws)) for a in both)
     groups["observed_data"] = observed
     groups["constant_data"] = predictive.constant_arrays(program, observed)
-    groups = {name: _storable(arrays) for name, arrays in groups.items() if arrays}
-    maker = _Maker(run, groups, coords or {}, dims or {}, {**_origin(), **attributes})
-    return _assemble({name: maker.dataset(name) for name in groups}, maker.attributes)
+    groups = {name: arrays for name, arrays in groups.items() if arrays}
+    everywhere = {**_origin(), **attributes}
+    maker = _Maker(predictive.find_plates(run), groups, coords or {}, dims or {})
+    datasets = {name: maker.dataset(name, arrays, everywhere) for name, arrays in groups.items()}
+    return _assemble(datasets, everywhere)
 
 
 def _latent_draws(
@@ -113,14 +115,6 @@ def _unflatten(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> Arra
     return {name: array.reshape(*shape, *array.shape[1:]) for name, array in arrays.items()}
 
 
-def _storable(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Write truth values as integers, and no slashes in names: files use them for groups."""
-    return {
-        name.replace("/", "."): array.astype(np.int8) if array.dtype == bool else array
-        for name, array in arrays.items()
-    }
-
-
 def _origin() -> dict[str, str]:
     """Say what made the data, in ArviZ's words, and when."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -144,43 +138,50 @@ class _Maker:
     """Makes xarray datasets whose dimensions have the same names in all groups."""
 
     def __init__(
-        self,
-        run: Any,
-        groups: Mapping[str, Arrays],
-        coords: Coords,
-        dims: Dims,
-        attributes: Mapping[str, Any],
+        self, plates: predictive.Plates, groups: Mapping[str, Arrays], coords: Coords, dims: Dims
     ) -> None:
-        self.groups = groups
-        self.attributes = dict(attributes)
-        self.dims, rows = predictive.plate_dims(run)
-        taken = {name for arrays in groups.values() for name in arrays}
+        self.plates = plates
+        self.dims = dims
+        sampled = [arrays for group, arrays in groups.items() if group != "constant_data"]
+        taken = {name for arrays in sampled for name in arrays}
         # xarray takes a variable with the name of its dimension for the dimension's coordinate.
-        rename = {plate: f"{plate}_dim" if plate in taken else plate for plate in rows}
-        self.dims = {
-            name.replace("/", "."): [rename.get(plate) if plate else None for plate in names]
-            for name, names in self.dims.items()
-        }
-        self.dims |= {name: list(names) for name, names in dims.items()}
-        self.coords = {rename[plate]: values for plate, values in rows.items()} | dict(coords)
+        self.dim_of = {p: _storable(f"{p}_dim" if p in taken else p) for p in plates.rows}
+        self.coords = {self.dim_of[plate]: rows for plate, rows in plates.rows.items()}
+        self.coords |= dict(coords)
 
-    def dataset(self, group: str) -> Any:
-        """Make the dataset of one group."""
+    def dataset(self, group: str, arrays: Arrays, attributes: Mapping[str, Any]) -> Any:
+        """Make the dataset of one group; truth values become integers."""
         import xarray
 
-        sampled = () if group.endswith("_data") else SAMPLE_DIMS
         variables: dict[str, Any] = {}
         sizes: dict[str, int] = {}
-        for name, array in self.groups[group].items():
-            # A statistic of whole chains has no draws.
-            lead = sampled[: array.ndim] if group == "sample_stats" else sampled
-            own = array.shape[len(lead) :]
-            named = [*self.dims.get(name, ()), *[None] * len(own)][: len(own)]
-            names = [*lead, *(dim or f"{name}_dim_{i}" for i, dim in enumerate(named))]
-            variables[name] = (names, array)
+        for name, array in arrays.items():
+            names = self._dims(group, name, array.shape)
+            is_truth = array.dtype == bool
+            variables[_storable(name)] = names, array.astype(np.int8) if is_truth else array
             sizes.update(zip(names, array.shape, strict=True))
         coords = {dim: self.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
-        return xarray.Dataset(variables, coords, self.attributes)
+        return xarray.Dataset(variables, coords, dict(attributes))
+
+    def _dims(self, group: str, name: str, shape: tuple[int, ...]) -> list[str]:
+        """Name the dimensions: as the user says, else by plates, else by number."""
+        if group == "sample_stats":
+            return list(SAMPLE_DIMS[: len(shape)])  # a statistic of whole chains has no draws
+        sampled = () if group.endswith("_data") else SAMPLE_DIMS
+        own = shape[len(sampled) :]
+        named: Sequence[str | None] = [None] * len(own)
+        if name in self.dims:
+            named = [*self.dims[name], *named][: len(own)]
+        elif group != "constant_data":
+            plates = self.plates.name_axes(name, own, has_events=group != "log_likelihood")
+            named = [plate and self.dim_of[plate] for plate in plates]
+        numbered = (dim or f"{_storable(name)}_dim_{i}" for i, dim in enumerate(named))
+        return [*sampled, *numbered]
+
+
+def _storable(name: str) -> str:
+    """Replace slashes, which files use for groups."""
+    return name.replace("/", ".")
 
 
 def _assemble(datasets: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:

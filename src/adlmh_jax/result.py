@@ -82,7 +82,7 @@ class Result:
     proposals
         How each site was moved, in words.
     seed
-        The key of the run, as the integer given or as words; None if not known.
+        The key of the run as one integer; None if not known.
     seconds
         How long warm-up and sampling took; None if not known.
     """
@@ -96,7 +96,7 @@ class Result:
     state: RunState
     statistics: Summary
     proposals: dict[str, str]
-    seed: int | tuple[int, ...] | None = None
+    seed: int | None = None
     seconds: float | None = None
 
     def __repr__(self) -> str:
@@ -175,13 +175,10 @@ class Result:
     def _attributes(self) -> dict[str, Any]:
         """Return the settings of the run as strings and numbers."""
         settings = {**asdict(self.config), "num_superchains": self.num_superchains}
-        settings |= {"schedule": self.schedule.rule, "seed": self.seed}
-        settings |= {"sampling_time": self.seconds}
-        return {
-            name: value if isinstance(value, (int, float, str)) else str(value)
-            for name, value in settings.items()
-            if value is not None
-        }
+        settings |= {"schedule": self.schedule.rule, "sampling_time": self.seconds}
+        if self.seed is not None:
+            settings["seed"] = str(self.seed)  # may have more bits than a file's integers
+        return {name: value for name, value in settings.items() if value is not None}
 
     def summary(
         self, by: Literal["output", "site"] = "output", quantiles: Sequence[float] = QUANTILES

@@ -105,7 +105,7 @@ class Case:
     def problems(self, restarts: int, seed: int) -> list[zoo.Problem]:
         """Return the problem of all restarts, or the one of each."""
         if not self.splits:
-            return [self.make()]
+            return [_made_once(self.make)]
         return [self.make(left_out) for left_out in zoo.leave_two_out(restarts, seed)]
 
     def methods(self) -> tuple[Method, ...]:
@@ -113,6 +113,12 @@ class Case:
         if self.further is None:
             return FURTHER_METHODS
         return tuple(method for method in FURTHER_METHODS if method.name in self.further)
+
+
+@functools.cache
+def _made_once(make: Callable[..., zoo.Problem]) -> zoo.Problem:
+    """Make a problem; its truth is then computed once."""
+    return make()
 
 
 CASES = {

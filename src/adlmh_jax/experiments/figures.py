@@ -114,7 +114,7 @@ def hardest_target(claim: dict[str, Any]) -> int | None:
     """Return the number of the smallest error that LMH and AdLMH surely reach."""
     for number in reversed(range(len(claim["targets"]))):
         pair = [row["ratios"][number] for row in claim["rows"][: len(PAPER_METHODS)]]
-        if all(ratio and None not in (ratio["low"], ratio["high"]) for ratio in pair):
+        if all(ratio and ratio["low"] and ratio["high"] for ratio in pair):
             return number
     return None
 

@@ -26,7 +26,11 @@ def readme_section(cases: Mapping[str, Numbers], directory: str) -> str:
     """Return what the README says of the reproduction, whose files are in a directory."""
     compared = {name: numbers for name, numbers in cases.items() if "claim" in numbers}
     minutes = sum(numbers["seconds"] for numbers in cases.values()) / 60
-    parts = [summary_table(compared)]
+    parts = []
+    if compared:
+        restarts = min(n["claim"]["rows"][0]["superchains"] for n in compared.values())
+        words = f"Measured with {restarts} restarts or more, and 95 % bootstrap intervals:"
+        parts = [words, summary_table(compared)]
     if "hmm" in compared:
         curves = compared["hmm"]["curves"]
         parts.append(

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,28 +24,45 @@ def run_once(program: Program) -> ModelRun:
     return run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
 
 
-def plate_dims(run: ModelRun) -> tuple[dict[str, list[str | None]], dict[str, np.ndarray]]:
-    """Name the dimensions of every site by its plates, None where there is no plate.
+class Plates(NamedTuple):
+    """The plates of a model.
 
-    Returns
-    -------
-    The names for each site, and the rows of each plate.
+    Attributes
+    ----------
+    dims
+        For each site, the plate of each batch dimension, counted from the right: -1, -2, ...
+    event_dims
+        For each site, the number of dimensions to the right of these.
+    rows
+        The rows of each plate.
     """
-    dims: dict[str, list[str | None]] = {}
-    rows: dict[str, np.ndarray] = {}
+
+    dims: dict[str, dict[int, str]]
+    event_dims: dict[str, int]
+    rows: dict[str, np.ndarray]
+
+    def name_axes(self, site: str, shape: tuple[int, ...], has_events: bool) -> list[str | None]:
+        """Return the plate of each axis of an array of the site, None where there is none."""
+        names: list[str | None] = [None] * len(shape)
+        end = len(shape) - (self.event_dims.get(site, 0) if has_events else 0)
+        for dim, plate in self.dims.get(site, {}).items():
+            if 0 <= end + dim < len(shape) and shape[end + dim] == len(self.rows.get(plate, ())):
+                names[end + dim] = plate
+        return names
+
+
+def find_plates(run: ModelRun) -> Plates:
+    """Read the plates off a run of the model."""
+    plates = Plates({}, {}, {})
     for name, message in run.trace.items():
         if message["type"] == "plate":
-            rows[name] = np.asarray(message["value"])
+            plates.rows[name] = np.asarray(message["value"])
         elif message["type"] in ("sample", "deterministic"):
-            shape = jnp.shape(message["value"])
-            event_dim = message["fn"].event_dim if message["type"] == "sample" else 0
-            names: list[str | None] = [None] * len(shape)
-            for frame in message.get("cond_indep_stack", ()):
-                axis = len(shape) + frame.dim - event_dim
-                if axis >= 0 and shape[axis] == frame.size:
-                    names[axis] = frame.name
-            dims[name] = names
-    return dims, rows
+            frames = message.get("cond_indep_stack", ())
+            plates.dims[name] = {frame.dim: frame.name for frame in frames}
+            is_sample = message["type"] == "sample"
+            plates.event_dims[name] = message["fn"].event_dim if is_sample else 0
+    return plates
 
 
 def observed_values(run: ModelRun) -> dict[str, np.ndarray]:
