@@ -236,3 +236,16 @@ def test_predictions_need_all_latent_sites():
     program = adlmh.compile_model(two, outputs=lambda values: {"a": 2 * values["a"]})
     with pytest.raises(ValueError, match="`a` was not kept.*given by name"):
         one_chain(program, {"a": np.array(0.0), "b": np.array(0.0)}, posterior_predictive=True)
+
+
+def test_data_smaller_than_its_plates():
+    def model(rows):
+        with numpyro.plate("rows", 2, dim=-2), numpyro.plate("columns", 3):
+            z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=jnp.zeros(3))
+
+    program = adlmh.compile_model(model, (np.arange(5.0),))
+    groups = one_chain(program, {"z": np.zeros((2, 3))}, log_likelihood=True)
+    assert groups["observed_data"]["y"].dims == ("columns",)
+    assert groups["log_likelihood"]["y"].dims == ("chain", "draw", "rows", "columns")
+    assert groups["constant_data"]["rows"].dims == ("rows_dim_0",)

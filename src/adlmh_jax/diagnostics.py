@@ -69,7 +69,8 @@ def summarise_outputs(
 
 
 def _describe(values: np.ndarray, m: Mixing, quantiles: Sequence[float]) -> dict[str, float]:
-    mean, sd = np.mean(values, dtype=float), np.std(values, ddof=1, dtype=float)
+    mean = np.mean(values, dtype=float)
+    sd = np.std(values, ddof=min(1, values.size - 1), dtype=float)
     squares = np.square(values - mean)
     error_of_variance = np.sqrt(np.var(squares) / m.ess_square)
     return {
@@ -94,10 +95,11 @@ def summarise_sites(
 
     names = np.array(program.sites.component_names)
     site_of = np.array(program.sites.site_of)
+    all_tried, all_taken = selected.sum(axis=0), accepted.sum(axis=0)
     rows = {}
     for index, site in enumerate(program.sites.sites):
         own = site_of == index
-        tried, taken = selected.sum(axis=0)[own], accepted.sum(axis=0)[own]
+        tried, taken = all_tried[own], all_taken[own]
         rates = taken / np.maximum(1, tried)
         worst = int(np.argmin(rates))
         rows[site.name] = {
@@ -159,7 +161,7 @@ def diagnose_run(
 
 
 def connected_groups(program: Program) -> dict[str, int]:
-    """Number the groups of latent sites that hang together through shared terms."""
+    """Give numbers to the groups of latent sites that hang together through shared terms."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -171,5 +173,5 @@ def connected_groups(program: Program) -> dict[str, int]:
     for site, touched in program.touches.items():
         for term in touched.terms:  # its own among them, which has its name
             parent[root(term)] = root(site)
-    roots = list(dict.fromkeys(root(site) for site in program.touches))
-    return {site: roots.index(root(site)) for site in program.touches}
+    numbers: dict[str, int] = {}
+    return {s: numbers.setdefault(root(s), len(numbers)) for s in program.touches}
