@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help install lint format test test-quick test-statistical demo bench clean
+.PHONY: help install lint format test test-slow demo bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -27,14 +27,11 @@ format: $(VENV)/.installed-lint ## format and sort imports
 	$(BIN)/ruff check --fix --exit-zero --silent .
 	$(BIN)/ruff format .
 
-test: $(VENV)/.installed-test ## run all tests but those of test-statistical
-	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/statistical
+test: $(VENV)/.installed-test ## run the tests, but for the slow ones
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-test-statistical: $(VENV)/.installed-test ## run the long statistical tests, over many seeds
-	$(BIN)/python -m pytest -n auto --dist worksteal tests/statistical
-
-test-quick: $(VENV)/.installed-test ## run the tests not marked slow
-	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/statistical -m "not slow"
+test-slow: $(VENV)/.installed-test ## run the slow tests: statistics over many seeds and models
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 demo: $(VENV)/.installed-plots ## run the demonstration
 	$(BIN)/adlmh demo
