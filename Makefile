@@ -28,7 +28,7 @@ format: $(VENV)/.installed-lint ## format and sort imports
 	$(BIN)/ruff format .
 
 test: $(VENV)/.installed-test ## run the tests, but for the slow ones
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 test-slow: $(VENV)/.installed-test ## run the slow tests: statistics over many seeds and models
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
