@@ -1,6 +1,8 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
 from adlmh_jax.host import use_all_cores, use_compilation_cache
+from adlmh_jax.numpyro_kernel import LMH, AdLMH
+from adlmh_jax.plots import plot_convergence, plot_schedule
 from adlmh_jax.program import Program, compile_model
 from adlmh_jax.proposals import custom, gibbs, prior, random_walk
 from adlmh_jax.result import Result
@@ -8,11 +10,15 @@ from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import ucb, uniform
 
 __all__ = [
+    "LMH",
+    "AdLMH",
     "Program",
     "Result",
     "compile_model",
     "custom",
     "gibbs",
+    "plot_convergence",
+    "plot_schedule",
     "prior",
     "random_walk",
     "sample",
