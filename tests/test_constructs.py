@@ -4,8 +4,6 @@ A move is compiled in a second, a whole run in several: so every construct is mo
 tests, but only some of them are run, one of each kind; the others are run by the slow tests.
 """
 
-import itertools
-
 import jax
 import numpy as np
 import pytest
@@ -18,25 +16,10 @@ import adlmh_jax
 
 NUM_CHAINS = 4
 RELATIVE_ERROR = 1e-5
-RUN_QUICKLY = {
-    "nested plates",
-    "mask distribution",
-    "scale",
-    "return a dict",
-    "scan of a discrete state",
-    "cond",
-    "Uniform(0, x)",
-    "Multinomial",
-    "LKJCholesky",
-}
+RUN_QUICKLY = {"nested plates", "return a dict", "scan of a discrete state", "Uniform(0, x)"}
 
 # Said for each model with a `param`; `test_param_is_announced` looks at it.
 pytestmark = pytest.mark.filterwarnings("ignore:Held at the initial value")
-
-# Each compiled function holds memory maps, of which Linux gives a process 65,530: without this,
-# some 150 models compiled in one process end in a segmentation fault.
-RUNS_PER_CACHE = 20
-num_runs = itertools.count(1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,13 +29,6 @@ def quick_compilation():
     yield
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
-
-
-@pytest.fixture
-def bounded_caches():
-    yield
-    if next(num_runs) % RUNS_PER_CACHE == 0:
-        jax.clear_caches()
 
 
 def numpyro_log_probs(construct):
@@ -96,7 +72,6 @@ def test_density_is_numpyros_before_and_after_each_move(construct):
         check_density(program, moved, log_probs)
 
 
-@pytest.mark.usefixtures("bounded_caches")
 @pytest.mark.parametrize(
     "construct",
     [

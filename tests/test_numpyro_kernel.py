@@ -2,7 +2,9 @@
 
 import copy
 import itertools
+import json
 import pickle
+from pathlib import Path
 
 import arviz
 import jax
@@ -311,3 +313,13 @@ def test_what_cannot_be_a_block():
     values = {"_gibbs_sites": {"b": jnp.int32(0)}}
     with pytest.raises(ValueError, match="The support of `b` depends on `x`"):
         AdLMH(nested).init(jax.random.key(0), 0, None, (), values)
+
+
+@pytest.mark.slow
+def test_notebook():
+    path = Path(__file__).parents[1] / "notebooks" / "nuts_and_adlmh.ipynb"
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    names = {}
+    for cell in cells:
+        assert not cell["outputs"] and cell["execution_count"] is None
+        exec("".join(cell["source"]), names)

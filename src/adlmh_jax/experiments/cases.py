@@ -57,7 +57,9 @@ FURTHER_METHODS = (
     Method("lmh-of-64", "LMH, superchains of 64", uniform(), chains=64),
     Method("lmh-auto", "LMH, automatic proposals", uniform(), options=AUTO),
     Method("adlmh-auto", "AdLMH, automatic proposals", ucb(), options=AUTO),
-    Method("adlmh-auto-of-64", "both, superchains of 64", ucb(), chains=64, options=AUTO),
+    Method(
+        "adlmh-auto-of-64", "AdLMH, automatic, superchains of 64", ucb(), chains=64, options=AUTO
+    ),
 )
 
 

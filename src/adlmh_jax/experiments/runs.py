@@ -3,7 +3,7 @@
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +94,20 @@ class Lab:
         Called with a line before each run.
     progress
         Show a progress bar during each run.
+    used
+        Files of the stretches that were asked for.
     """
 
     directory: Path
     budget: Budget
     say: Callable[[str], None] = print
     progress: bool = True
+    used: dict[Path, None] = field(default_factory=dict)
 
     def result(self, stretch: Stretch) -> Arrays:
         """Return the result of a stretch: from its file if that is complete, else by running."""
         path = self._path(stretch)
+        self.used[path] = None
         settings = stretch.settings(self.budget.seed)
         arrays = load_arrays(path, settings)
         if arrays is None:
@@ -124,9 +128,9 @@ class Lab:
         return load_json(self._path(stretch).with_suffix(".seconds.json"))["sampling"]
 
     def total_seconds(self, case_name: str) -> float:
-        """Return how long all runs of a case took, with what was computed from their draws."""
-        files = sorted((self.directory / "runs" / case_name).glob("*.seconds.json"))
-        return sum(load_json(path)["all"] for path in files)
+        """Return how long the runs of a case took, with what was computed from their draws."""
+        files = [path for path in self.used if path.parent.name == case_name]
+        return sum(load_json(path.with_suffix(".seconds.json"))["all"] for path in files)
 
     def _path(self, stretch: Stretch) -> Path:
         name = f"{stretch.method.name}-{stretch.part}-{stretch.batch}.npz"
