@@ -1,5 +1,6 @@
-"""Run the benchmarks: ``python -m benchmarks``."""
+"""Run all benchmarks: ``python -m benchmarks``."""
 
-from benchmarks.throughput import main
+from benchmarks import compilation, throughput
 
-main()
+for benchmark in (throughput, compilation):
+    benchmark.main()

@@ -1,58 +1,43 @@
 """Steps of chains per second of the generic engine, against a hand-written C program.
 
-Every figure is a ratio within one run on one machine. Run on a quiet machine:
-``python -m benchmarks.throughput``; writes ``benchmarks/throughput.json`` and a section of
-``benchmarks/RESULTS.md``.
+``python -m benchmarks.throughput`` on a quiet machine.
 """
 
 import argparse
-import json
-import os
-import platform
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import adlmh_jax as adlmh
-from adlmh_jax import runner, sampling
-from adlmh_jax.config import DEFAULT_EPOCH
-from adlmh_jax.kernel import build_kernel
-from adlmh_jax.program import compile_model
-from adlmh_jax.proposals import plan_sites
-from adlmh_jax.superchain import Code, Keep, Phase, make_plan
 from adlmh_jax.zoo import PROBLEMS, hmm
+from benchmarks.engine import Run
+from benchmarks.results import HERE, save, table
 
-HERE = Path(__file__).parent
-SECONDS = 3.0
-TARGETS = {
-    "hmm, 2048 chains": 1.5,
-    "hmm, 256 chains": 0.8,
-    "hmm, 1 chain": 0.02,
-    "hmm, 25 superchains of one chain": 0.05,
-}
+CASES = [  # name, superchains, chains of each, ratio to aim at
+    ("1 chain", 1, 1, 0.02),
+    ("25 superchains of one chain", 25, 1, 0.05),
+    ("256 chains", 4, 64, 0.8),
+    ("2048 chains", 4, 512, 1.5),
+    ("16384 chains", 4, 4096, None),
+]
+EPOCHS = (1, 8, 32, 64, 128, 256)
+LENGTHS = (18, 180, 1800)
 
 
 def reference_rate(repeats=5):
-    """Compile the C program and return its best steps per second on one core."""
+    """Compile the C program and return its median steps per second on one core."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "reference_hmm"
-        source = HERE / "reference_hmm.c"
         flags = ["-O3", "-march=native"]
-        subprocess.run(["cc", *flags, "-o", program, source, "-lm"], check=True)
+        subprocess.run(["cc", *flags, "-o", program, HERE / "reference_hmm.c", "-lm"], check=True)
         rates = []
-        for seed in range(repeats):
-            out = subprocess.run(
-                [program, "64", "200000", str(seed + 1), "1"],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-            rates.append(_printed_rate(out))
+        for seed in range(1, repeats + 1):
+            command = [program, "64", "200000", str(seed), "1"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            rates.append(_printed_rate(done.stdout))
     return float(np.median(rates))
 
 
@@ -65,120 +50,93 @@ def _printed_rate(text):
     raise ValueError(f"The reference program printed no rate: {text!r}")
 
 
-class Run:
-    """A compiled run whose speed can be measured again and again."""
-
-    def __init__(self, problem, num_superchains, chains_each, is_adapting=True, devices=None):
-        started = time.perf_counter()
-        outputs = list(problem.outputs)
-        program = compile_model(problem.model, problem.args, problem.kwargs, outputs=outputs)
-        self.kernel, data = build_kernel(program, plan_sites(program, "prior", "never"))
-        schedule = adlmh.ucb()
-        chosen = runner.choose_devices(devices, num_superchains)
-        num_superchains = -(-num_superchains // chosen.count) * chosen.count
-        plan = make_plan(self.kernel.num_entries, DEFAULT_EPOCH)
-        self.code = Code(self.kernel, schedule, plan, Keep((), ()))
-        key = sampling.make_key(0)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-        chains = sampling._start(program, key, num_superchains, chains_each)
-        self.state = runner.place(chosen, self.kernel, data, schedule, chains)
-        self.phase = Phase(jnp.bool_(is_adapting), jnp.int32(0))
-        self.fixed = (self.code, chosen, 1, runner.share(chosen, data))
-        self.key_data = np.asarray(jax.random.key_data(keys))
-        self.steps = plan.epoch_steps * plan.num_epochs * num_superchains * chains_each
-        self.rounds = 1
-        self._go()
-        self.compile_seconds = time.perf_counter() - started
-
-    def _go(self):
-        stretch = runner.Stretch(self.phase, jnp.int32(0), jnp.int32(self.rounds))
-        superchains, _ = runner._run_chunk(
-            *self.fixed, stretch, self.key_data, self.state.superchains
-        )
-        self.state = runner.RunState(0, jax.block_until_ready(superchains))
-
-    def rate(self):
-        """Return the best of a few measurements of steps per second."""
-        best = 0.0
-        self.rounds = 1
-        for _ in range(8):
-            started = time.perf_counter()
-            self._go()
-            seconds = time.perf_counter() - started
-            best = max(best, self.rounds * self.steps / seconds)
-            self.rounds = max(1, int(best * SECONDS / 6 / self.steps))
-        return best
+def measure_chains(c_rate):
+    """The paper's HMM with one chain up to thousands."""
+    rows = [("hand-written C, one core", c_rate, 1.0, None)]
+    for name, superchains, chains, target in CASES:
+        rate = Run(hmm(), superchains, chains).rate()
+        rows.append((name, rate, rate / c_rate, target))
+    return rows
 
 
-def measure(quick):
-    """Return rows of (what, steps/s, ratio to C on one core, target)."""
-    c_rate = reference_rate()
-    rows = [("hand-written C, one core", c_rate, 1.0, None, None)]
-    cases = [
-        ("hmm, 1 chain", hmm(), 1, 1),
-        ("hmm, 25 superchains of one chain", hmm(), 25, 1),
-        ("hmm, 256 chains", hmm(), 4, 64),
-        ("hmm, 2048 chains", hmm(), 4, 512),
-        ("hmm, 16384 chains", hmm(), 4, 4096),
-    ]
-    for name, problem, superchains, chains in cases:
-        run = Run(problem, superchains, chains)
-        rate = run.rate()
-        rows.append((name, rate, rate / c_rate, TARGETS.get(name), run.compile_seconds))
-    frozen = Run(hmm(), 4, 512, is_adapting=False)
-    rows.append(("hmm, 2048 chains, not adapting", frozen.rate(), None, None, None))
-    lengths = [18, 180] if quick else [18, 180, 1800]
+def measure_epochs():
+    """What learning costs, by the number of steps between updates of the weights."""
+    frozen = Run(hmm(), 4, 512, is_adapting=False).rate()
+    rows = [("not adapting", frozen, 1.0)]
+    for epoch in EPOCHS:
+        rate = Run(hmm(), 4, 512, epoch=epoch).rate()
+        rows.append((f"epoch of {epoch}", rate, rate / frozen))
+    return rows
+
+
+def measure_lengths(lengths):
+    """Longer HMMs, one superchain of 256 chains."""
+    rows = []
     for length in lengths:
-        run = Run(hmm(length=length), 1, 256)
-        rows.append((f"hmm of {length} states, 256 chains", run.rate(), None, None,
-                     run.compile_seconds))  # fmt: skip
-    for name in ("gp", "iris", "kalman"):
-        run = Run(PROBLEMS[name](), 4, 64)
-        rows.append((f"{name}, 256 chains", run.rate(), None, None, run.compile_seconds))
-    return [tuple(float(v) if isinstance(v, np.floating) else v for v in row) for row in rows]
+        rate = Run(hmm(length=length), 1, 256).rate()
+        rows.append((length, rate, rows[0][1] / rate if rows else 1.0))
+    return rows
 
 
-def table(rows):
-    """Return the rows as a Markdown table."""
-    lines = ["| what | M steps/s | ratio to C | target | compiled in |", "|---|---|---|---|---|"]
-    for name, rate, ratio, target, seconds in rows:
-        cells = [
-            f"{rate / 1e6:.3f}",
-            "" if ratio is None else f"{ratio:.3f}",
-            "" if target is None else f"{target}",
-            "" if seconds is None else f"{seconds:.1f} s",
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def measure_models():
+    """Other models, beside a bare evaluation of the touched terms for the same chains."""
+    rows = []
+    for name in ("hmm", "gp", "iris", "kalman"):
+        run = Run(PROBLEMS[name](), 2, 64)
+        rate, bare = run.rate() / run.num_devices, run.bare_rate()
+        rows.append((name, rate, bare, rate / bare))
+    return rows
 
 
-def machine():
-    """Describe the machine."""
-    model = "unknown processor"
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        names = [line for line in path.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].split(":")[1].strip() if names else model
-    return (
-        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()},"
-        f" jax {jax.__version__}"
-    )
+def measure_progress(repeats=5):
+    """What the progress bar costs: seconds of the same run without and with it."""
+    problem = hmm()
+    seconds = {False: [], True: []}
+    for _ in range(repeats):
+        for progress in seconds:
+            started = time.perf_counter()
+            adlmh.sample(
+                0, problem.model, problem.args, outputs=list(problem.outputs), keep=(),
+                num_chains=2048, num_samples=4000, progress=progress,
+            )  # fmt: skip
+            seconds[progress].append(time.perf_counter() - started)
+    silent, shown = (float(np.min(times[1:])) for times in seconds.values())
+    return [("silent", silent, 1.0), ("with a bar", shown, shown / silent)]
 
 
 def main():
     """Measure, print, and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="leave out the longest HMM")
-    rows = measure(parser.parse_args().quick)
-    text = table(rows)
-    print(f"{machine()}\n\n{text}")
-    result = {"machine": machine(), "rows": rows}
-    (HERE / "throughput.json").write_text(json.dumps(result, indent=1) + "\n")
-    (HERE / "RESULTS.md").write_text(
-        f"# Results of the benchmarks\n\nMachine: {machine()}.\n\n## Throughput\n\n"
-        "`python -m benchmarks.throughput`: steps of chains per second on all cores, adaptation "
-        "on, prior proposals; the ratio is to the C program on one core.\n\n" + text + "\n"
+    lengths = LENGTHS[:2] if parser.parse_args().quick else LENGTHS
+    c_rate = reference_rate()
+    data = {
+        "chains": measure_chains(c_rate),
+        "epochs": measure_epochs(),
+        "lengths": measure_lengths(lengths),
+        "models": measure_models(),
+        "progress": measure_progress(),
+    }
+    text = "\n\n".join(
+        [
+            "`python -m benchmarks.throughput`: steps of chains per second, prior proposals, the "
+            "weights learning all the time.",
+            "The paper's HMM (18 states) on all cores; the ratio is to the C program on one core:",
+            table(["chains", "steps/s", "ratio to C", "aim"], data["chains"]),
+            "The same with 2048 chains, by the steps between updates of the weights:",
+            table(["learning", "steps/s", "ratio"], data["epochs"]),
+            "Longer HMMs, one superchain of 256 chains on one core; cost of a step relative to "
+            "18 states (aim: at most 2):",
+            table(["states", "steps/s", "relative cost"], data["lengths"]),
+            "Models with superchains of 64 chains, on one core, beside an evaluation of the "
+            "touched terms alone (no proposal, no decision, nothing stored or learned; aim: "
+            "at least 0.5):",
+            table(["model", "steps/s", "bare evaluations/s", "fraction"], data["models"]),
+            "The progress bar: seconds of a run, compilation excluded:",
+            table(["", "s", "ratio"], data["progress"]),
+        ]
     )
+    save("throughput", "Throughput", text, data)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,16 @@ from typing import Literal
 
 import numpy as np
 
-DEFAULT_EPOCH = 64
+LEAST_EPOCH, MOST_EPOCH = 64, 1024  # of the epochs that we choose
 LEAST_SUPERCHAINS = 4  # fewer cannot disagree with each other
+
+
+def default_epoch(num_entries: int) -> int:
+    """Return how many steps to make with the same weights: a quarter of a sweep, within limits.
+
+    Learning costs a fixed amount per epoch, which grows with the number of entries.
+    """
+    return min(max(LEAST_EPOCH, num_entries // 4), MOST_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class RunConfig:
     thinning
         Steps per draw; None for N, a sweep's worth.
     epoch
-        Steps with frozen weights; 1 is exactly the paper.
+        Steps with frozen weights; 1 is exactly the paper. None: see `default_epoch`.
     adapt
         Whether the schedule learns during warm-up only, or always.
     """
@@ -32,7 +40,7 @@ class RunConfig:
     num_warmup: int = 1000
     num_samples: int = 1000
     thinning: int | None = None
-    epoch: int = DEFAULT_EPOCH
+    epoch: int | None = None
     adapt: Literal["warmup", "always"] = "warmup"
 
     def __post_init__(self) -> None:
@@ -46,7 +54,7 @@ class RunConfig:
             ("epoch", 1),
         ):
             value = getattr(self, name)
-            if value is None and name in ("num_superchains", "thinning"):
+            if value is None and name in ("num_superchains", "thinning", "epoch"):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise TypeError(

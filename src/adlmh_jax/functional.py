@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from adlmh_jax.config import default_epoch
 from adlmh_jax.kernel import KernelData, build_kernel
 from adlmh_jax.program import Program
 from adlmh_jax.program.sites import element_names, in_support, run_model
@@ -22,7 +23,6 @@ from adlmh_jax.superchain import Code, Keep, Phase, SuperchainState, make_plan, 
 from adlmh_jax.tuning import init_tuning
 from adlmh_jax.types import Array, EpochLog, Key, Position
 
-DEFAULT_EPOCH = 64
 MOST_TRIES = 100  # prior draws tried for a starting point of finite density
 
 
@@ -91,7 +91,7 @@ def as_algorithm(
     proposals: str | Mapping[str, Any] = "auto",
     blocks: str = "auto",
     num_steps: int | None = None,
-    epoch: int = DEFAULT_EPOCH,
+    epoch: int | None = None,
     held: Collection[str] = (),
 ) -> Algorithm:
     """Return a superchain of a compiled model as `init` and `step`.
@@ -107,7 +107,8 @@ def as_algorithm(
     num_steps
         Steps of an iteration. Default: a sweep's worth, one step for each component or block.
     epoch
-        Steps between updates of the weights; 1 is exactly the paper.
+        Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
+        sweep where that is more.
     held
         Latent sites that are never moved: they stay where `init` puts them.
 
@@ -135,7 +136,7 @@ def as_algorithm(
     kernel, data = build_kernel(program, plans)
     names, moved = _entries(program, plans, held)
     steps = num_steps or len(moved)
-    plan = make_plan(steps, min(epoch, steps))
+    plan = make_plan(steps, min(epoch or default_epoch(kernel.num_entries), steps))
     code = Code(kernel, _among(schedule, moved, kernel.num_entries), plan, Keep((), ()))
 
     def init(position: Position, rng_key: Key | None = None) -> SuperchainState:

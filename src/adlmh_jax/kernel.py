@@ -95,13 +95,17 @@ def empty_counts(num_components: int) -> Counts:
 
 
 def build_kernel(
-    program: Program, plans: Mapping[str, SitePlan] | None = None
+    program: Program, plans: Mapping[str, SitePlan] | None = None, is_start: bool = False
 ) -> tuple[Kernel, KernelData]:
-    """Return the `Kernel` of a program and its `KernelData`; by default with prior proposals."""
+    """Return the `Kernel` of a program and its `KernelData`; by default with prior proposals.
+
+    The kernel of a start is good for `draw` alone, site after site.
+    """
     plans = plans or {site.name: plan_prior(site) for site in program.sites.sites}
     groups, group_data, places = program.make_groups(
         {name: plan.ways for name, plan in plans.items()},
         {key: hook for plan in plans.values() for key, hook in plan.hooks.items()},
+        is_start,
     )
     columns: list[tuple] = []
     elements: list[int] = []

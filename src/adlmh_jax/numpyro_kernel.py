@@ -20,7 +20,6 @@ from adlmh_jax.binding import (
     start,
     tied_to,
 )
-from adlmh_jax.functional import DEFAULT_EPOCH
 from adlmh_jax.program import Program
 from adlmh_jax.program.sites import Outputs
 from adlmh_jax.schedules import Schedule, ucb, uniform
@@ -60,7 +59,7 @@ class LMH(MCMCKernel):
         self._proposals = proposals
         self._blocks = blocks
         self._num_steps = steps_per_iteration
-        self._epoch = DEFAULT_EPOCH
+        self._epoch: int | None = None
         self._always_adapts = False
         self._binding: Binding | None = None
         self._started: Binding | None = None  # what the last `init` was for
@@ -237,7 +236,8 @@ class AdLMH(LMH):
         Steps of each chain per iteration. Default: one for each component or block, a sweep's
         worth.
     epoch
-        Steps between updates of the weights; 1 is exactly the paper.
+        Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
+        sweep where that is more.
     adapt
         ``"warmup"`` freezes the schedule after MCMC's warm-up; ``"always"`` goes on adapting (the
         draws are then those of an adaptive chain, right only in the limit).
@@ -273,7 +273,7 @@ class AdLMH(LMH):
         proposals: str | Mapping[str, Any] = "auto",
         blocks: str = "auto",
         steps_per_iteration: int | None = None,
-        epoch: int = DEFAULT_EPOCH,
+        epoch: int | None = None,
         adapt: Literal["warmup", "always"] = "warmup",
     ) -> None:
         super().__init__(

@@ -66,7 +66,7 @@ class Result:
     draws
         By name, ``[chain, draw, ...]``; chains of a superchain are next to each other.
     log_density
-        Log joint density of each draw, ``[chain, draw]``.
+        Log joint density of each draw, ``[chain, draw]``; empty if no draws were kept.
     schedule
         Weights, rewards, counts and tallies per component.
     superchain_of
@@ -101,11 +101,11 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the sizes of the run."""
-        num_chains, num_draws = self.log_density.shape
+        num_chains, num_draws = len(self.superchain_of), self.config.num_samples
         rate = self.schedule.accepted.sum() / max(1, self.schedule.selected.sum())
         return (
             f"Result with {num_draws} draws of {num_chains} chains in "
-            f"{self.superchain_of.max() + 1} superchains: {', '.join(self.draws)}; "
+            f"{self.superchain_of.max() + 1} superchains: {', '.join(self.draws) or 'none kept'}; "
             f"acceptance rate {rate:.2f}"
         )
 

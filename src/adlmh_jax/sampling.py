@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.config import DEFAULT_EPOCH, RunConfig
+from adlmh_jax.config import RunConfig, default_epoch
 from adlmh_jax.kernel import build_kernel
 from adlmh_jax.layout import Layout, make_layout
 from adlmh_jax.program import Program, compile_model
@@ -50,7 +50,7 @@ def sample(
     num_warmup: int = 1000,
     num_samples: int = 1000,
     thinning: int | None = None,
-    epoch: int = DEFAULT_EPOCH,
+    epoch: int | None = None,
     adapt: Literal["warmup", "always"] = "warmup",
     keep: str | Sequence[str] = "outputs",
     devices: Sequence[Any] | None = None,
@@ -86,7 +86,8 @@ def sample(
         Steps of each chain per draw. Default: a sweep's worth, one step for each component or
         block.
     epoch
-        Steps between updates of the weights; 1 is exactly the paper.
+        Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
+        sweep where that is more.
     adapt
         ``"warmup"`` freezes the schedule after warm-up; ``"always"`` goes on adapting, as the paper
         does (the draws are then those of an adaptive chain, right only in the limit).
@@ -118,7 +119,8 @@ def sample(
 
     kernel, data = build_kernel(program, plans)
     thinning = config.thinning or kernel.num_entries
-    code = Code(kernel, schedule, make_plan(thinning, config.epoch), _keep(program, kept_names))
+    plan = make_plan(thinning, config.epoch or default_epoch(kernel.num_entries))
+    code = Code(kernel, schedule, plan, _keep(program, kept_names))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
     key_data = np.asarray(jax.random.key_data(keys))
     chains = _start(program, key, num_superchains, config.chains_each)
@@ -202,7 +204,9 @@ def _keep(program: Program, names: Sequence[str]) -> Keep:
 
     from_outputs, from_position = _sources(program, names)
     return Keep(
-        rows(program.output_layout, from_outputs), rows(program.position_layout, from_position)
+        rows(program.output_layout, from_outputs),
+        rows(program.position_layout, from_position),
+        log_density=bool(names),
     )
 
 
@@ -230,7 +234,7 @@ def _make_result(
     _warn_invalid(report)
     return Result(
         draws={name: draws[name] for name in names},
-        log_density=np.moveaxis(kept.log_density, 2, 1).reshape(config.num_chains, -1),
+        log_density=_by_chain(kept.log_density),
         schedule=report,
         superchain_of=np.repeat(np.arange(num_superchains), config.chains_each),
         config=config,
@@ -239,6 +243,11 @@ def _make_result(
         statistics=_summary(program, superchains.statistics),
         proposals={name: plan.words for name, plan in plans.items()},
     )
+
+
+def _by_chain(rows: np.ndarray) -> np.ndarray:
+    """Return ``[chain, draw]`` from ``[S, draw, C]``."""
+    return np.moveaxis(rows, 2, 1).reshape(rows.shape[0] * rows.shape[2], rows.shape[1])
 
 
 def _by_name(

@@ -36,7 +36,7 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     ModelError
         If a chain finds no point of finite density; it names the terms in the way.
     """
-    kernel, data = build_kernel(program)
+    kernel, data = build_kernel(program, is_start=True)
     empty = program.empty_chains(num_chains)
     sites = jnp.asarray(list(program.sites.first_components.values()), jnp.int32)
     chains = _run_program(kernel, data, empty, key, sites)

@@ -20,6 +20,7 @@ from adlmh_jax.program.groups import Group, GroupData
 from adlmh_jax.types import Array, Chains, StepInfo
 
 FAN_OUT = 8  # groups are searched as a tree when there are more
+MOST_COPIED = 2**14  # bytes of chains that are quicker copied than read apart
 
 
 def move(
@@ -64,8 +65,9 @@ def move(
 
     def move_in(index: int, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
         member = data.member_of[way, entry]
-        view = _GroupView(kernel.groups[index], data.groups[index], member)
-        return _move_group(view, words, carry, data.element_of[entry], way, scales)
+        element = data.element_of[entry]
+        view = _GroupView(kernel.groups[index], data.groups[index], member, element)
+        return _move_group(view, words, carry, way, scales)
 
     return dispatch(kernel, data, entry, way, move_in, (chains, nothing, counts))
 
@@ -77,7 +79,8 @@ def draw(kernel: Kernel, data: KernelData, words: Array, chains: Chains, entry: 
     """
 
     def draw_in(index: int, chains: Chains) -> Chains:
-        view = _GroupView(kernel.groups[index], data.groups[index], data.member_of[0, entry])
+        member = data.member_of[0, entry]
+        view = _GroupView(kernel.groups[index], data.groups[index], member, jnp.int32(0))
         return _draw_group(view, words, chains)
 
     return dispatch(kernel, data, entry, jnp.int32(0), draw_in, chains)
@@ -111,17 +114,30 @@ def dispatch(
 
 
 class _GroupView:
-    """One member of a group: where it reads and writes in the chains."""
+    """One member of a group, and an element of it: where it reads and writes in the chains."""
 
-    def __init__(self, group: Group, data: GroupData, member: Array) -> None:
+    def __init__(self, group: Group, data: GroupData, member: Array, element: Array) -> None:
         self.group = group
         self.branch = group.branch
+        self.member = member
         self.constants = _constants(group, data, member)
-        self.first_component = data.first_components[member]
-        self.read_at = [data.read_offsets[member, i] for i in range(len(group.branch.reads))]
-        self.term_at = [data.term_offsets[member, i] for i in range(len(group.term_shapes))]
-        self.output_at = [data.output_offsets[member, i] for i in range(len(group.output_shapes))]
-        self.start_at = [data.output_starts[member, i] for i in range(len(group.output_shapes))]
+        self.element = element
+        self.component = data.first_components[member]
+        at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
+        term_strides = at.terms if at else [()] * len(group.term_shapes)
+        output_strides = at.outputs if at else [()] * len(group.output_shapes)
+        index: tuple[Array, ...] = ()
+        if at:
+            index = jnp.unravel_index(element, at.batch_shape)
+            self.constants |= {
+                n: i for n, i in zip(at.indices, index, strict=True) if n is not None
+            }
+            self.component = self.component + element
+            self.element = jnp.int32(0)  # of the one that the branch knows of
+        self.read_at = _places(data.read_offsets[member], read_strides, index)
+        self.term_at = _places(data.term_offsets[member], term_strides, index)
+        self.output_at = _places(data.output_offsets[member], output_strides, index)
+        self.start_at = _places(data.output_starts[member], output_strides, index)
 
     def read(self, chains: Chains) -> Before:
         """Return the sites that the branch reads and what it will touch, ``[..., C]``."""
@@ -133,6 +149,18 @@ class _GroupView:
             tuple(_rows(chains.log_terms, at, shape) for shape, at in terms),
             tuple(_rows(chains.outputs[bank], at, shape) for (shape, bank), at in outputs),
         )
+
+    def read_apart(self, chains: Chains) -> Before:
+        """Do as `read`, into arrays of their own.
+
+        XLA would rather read old rows where it writes new ones, and then must copy whole banks, for
+        a bank is no longer what was read once a part of it is written. A loop of one turn is what
+        it does not see through.
+        """
+        shapes = jax.eval_shape(self.read, chains)
+        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        one = jnp.minimum(self.member, 0) + 1
+        return lax.fori_loop(0, one, lambda _, rows: self.read(chains), empty)
 
     def write(
         self,
@@ -156,23 +184,33 @@ class _GroupView:
         return Chains(position, terms, kept)
 
 
+def _places(
+    offsets: Array, strides: Sequence[tuple[int, ...]], index: tuple[Array, ...]
+) -> list[Array]:
+    """Return the first rows of arrays, or of the parts of them that belong to one element."""
+    places = []
+    for number, steps in enumerate(strides):
+        ahead = sum((step * i for step, i in zip(steps, index, strict=False)), start=jnp.int32(0))
+        places.append(offsets[number] + ahead)
+    return places
+
+
 def _move_group(
     view: _GroupView,
     words: Array,
     carry: tuple[Chains, StepInfo, Counts],
-    element: Array,
     way: Array,
     scales: Array,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Move an entry that belongs to the group."""
     chains, info, counts = carry
     site = view.branch.site
-    before = view.read(chains)
-    scale = lax.dynamic_slice_in_dim(scales, view.first_component, site.num_components)
+    before = view.read_apart(chains) if _num_bytes(chains) > MOST_COPIED else view.read(chains)
+    scale = lax.dynamic_slice_in_dim(scales, view.component, site.num_components)
     scale = scale.reshape(site.batch_shape)
 
     def move_chain(words: Array, before: Before) -> Moved:
-        return move_one(view.branch, view.constants, scale, words, before, element)
+        return move_one(view.branch, view.constants, scale, words, before, view.element)
 
     moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
     chains = view.write(chains, moved.values, moved.log_terms, moved.outputs)
@@ -181,7 +219,7 @@ def _move_group(
         if num_scouts:
             differs = _flat(is_different(new, old))
             changed = write_rows(changed, differs[:, :num_scouts], at)
-    at = view.first_component + (0 if view.branch.way.is_block else element)
+    at = view.component + (0 if view.branch.way.is_block else view.element)
     counts = _count(view, counts, moved, before, at, way)
     info = StepInfo(_any(moved.is_accepted), _any(moved.is_invalid), moved.log_ratio, changed)
     return chains, info, counts
@@ -214,6 +252,10 @@ def _add(array: Array, increments: Array, at: Array) -> Array:
     """Add to a part of an array, in place."""
     old = lax.dynamic_slice_in_dim(array, at, increments.size)
     return lax.dynamic_update_slice_in_dim(array, old + increments.astype(array.dtype), at, 0)
+
+
+def _num_bytes(chains: Chains) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(chains))
 
 
 def _any(decisions: Array) -> Array:

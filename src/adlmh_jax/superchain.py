@@ -76,7 +76,10 @@ class Phase(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is recorded of a draw: rows of outputs and of latent values, and the log density."""
+    """What is recorded of a draw: rows of outputs and of latent values, and the log density.
+
+    The log density has no chains where it is not kept.
+    """
 
     outputs: dict[str, Array]
     position: dict[str, Array]
@@ -85,17 +88,19 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Keep:
-    """Which rows of the banks to record, as ``(bank, offset, size)``."""
+    """Which rows of the banks to record, as ``(bank, offset, size)``, and whether the density."""
 
     outputs: tuple[tuple[str, int, int], ...]
     position: tuple[tuple[str, int, int], ...]
+    log_density: bool = True
 
     def record(self, chains: Chains) -> Kept:
         """Return the rows to keep."""
+        log_terms = chains.log_terms if self.log_density else chains.log_terms[:, :0]
         return Kept(
             _take(chains.outputs, self.outputs),
             _take(chains.position, self.position),
-            jnp.sum(chains.log_terms, axis=0),
+            jnp.sum(log_terms, axis=0),
         )
 
 

@@ -34,10 +34,10 @@ ELEMENTWISE = """
     bitcast_convert_type cbrt ceil clamp clz complex conj convert_element_type copy cos cosh
     digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac
     imag integer_pow is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul mulhi
-    ne neg nextafter not one_minus_square or polygamma polynomial population_count pow real
-    reduce_precision regularized_incomplete_beta rem round rsqrt select_n shift_left
-    shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh
-    xor zeta
+    ne neg nextafter not one_minus_square or polygamma polynomial population_count pow
+    random_gamma real reduce_precision regularized_incomplete_beta rem round rsqrt select_n
+    shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient
+    sub tan tanh xor zeta
 """
 REDUCTIONS = """
     argmax argmin reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor

@@ -4,8 +4,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from adlmh_jax.layout import Layout
 from adlmh_jax.program.draws import KEY_WORDS, Noise, noise_sources
+from adlmh_jax.program.elements import Element
 from adlmh_jax.program.fragments import Cutter, Fragment
+from adlmh_jax.program.rolling import RolledReads, Roller, cut_terms
 from adlmh_jax.program.sites import Site, SiteTable
 from adlmh_jax.program.touches import Touches
 from adlmh_jax.program.tracing import Traced
@@ -56,11 +59,42 @@ class Redraw:
 
 @dataclass(frozen=True)
 class Read:
-    """A latent site whose value a branch reads."""
+    """A latent site whose value a branch reads, a part of it, or a run of consecutive sites.
+
+    Attributes
+    ----------
+    number
+        Of the value, in the branch.
+    shape, bank
+        Of what is read.
+    strides
+        For the part of one element: rows to the parts of the next ones.
+    """
 
     number: int
     shape: tuple[int, ...]
     bank: str
+    strides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a branch finds the one element that it moves.
+
+    Attributes
+    ----------
+    batch_shape
+        Of the whole site; to the branch, it has one element.
+    indices
+        Numbers of the values that say which element, where they are needed; None elsewhere.
+    terms, outputs
+        Strides of the parts of what is touched.
+    """
+
+    batch_shape: tuple[int, ...]
+    indices: tuple[int | None, ...]
+    terms: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -95,6 +129,8 @@ class Branch:
         Which of the terms is the moved site's own.
     term_axes
         For a block: which axes of each term carry the site's batch axes.
+    at
+        For a branch of one element: where it is. None if whole sites are read.
     """
 
     site: Site
@@ -111,40 +147,80 @@ class Branch:
     num_words: int
     own_term: int
     term_axes: tuple[tuple[int, ...], ...]
+    at: At | None = None
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The branch of one site, before grouping."""
+    """The branch of one site, before grouping.
+
+    Attributes
+    ----------
+    branch
+        The computations.
+    read_names
+        Of each read, its first site.
+    terms, outputs
+        What is touched: name and shape; of a run, those of its first term and of all.
+    constants, literals
+        Values, by number, and which of them are numbers in the model's text.
+    """
 
     branch: Branch
-    touches: Touches
     read_names: tuple[str, ...]
+    terms: tuple[tuple[str, tuple[int, ...]], ...]
+    outputs: tuple[tuple[str, tuple[int, ...]], ...]
     constants: dict[int, Any]
     literals: frozenset[int]
-    signature: Hashable
+
+    @property
+    def signature(self) -> Hashable:
+        """Return what must be equal for two sites to share a branch."""
+        return _signature(self.branch, self.constants)
 
 
 def cut_branch(
     traced: Traced,
     sites: SiteTable,
+    layouts: tuple[Layout, Layout],
     touches: Touches,
     name: str,
     way: Way,
     term_axes: tuple[tuple[int, ...], ...] = (),
+    element: Element | None = None,
 ) -> Cut:
-    """Cut out what a step needs that moves the site ``name`` in the given way."""
+    """Cut out what a step needs that moves the site ``name`` in the given way.
+
+    Parameters
+    ----------
+    traced, sites, touches
+        The model, and what the site touches.
+    layouts
+        Where sites and terms live.
+    name, way
+        The site, and how it moves.
+    term_axes
+        For a block: which axes of each term carry the site's batch axes.
+    element
+        The site seen from one element, if it can be.
+    """
+    traced = element.traced if element else traced
+    parts = element.noise if element else frozenset()
     graph = traced.graph
     wanted = _proposal(traced, name, way)
-    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1)
+    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
     for other in touches.redraws:
-        start = ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
+        start = _end(noise)
         noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
     given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
+    if element:
+        given |= dict.fromkeys([*element.reads, *element.indices], "part")
     cutter = Cutter(graph, given | noise | {traced.scales[name]: "scale"})
     cutter.number(traced.values[name])
     propose = cutter.cut(wanted)
-    score = cutter.cut([traced.terms[term] for term in touches.terms])
+    may_roll = not (way.is_block or touches.redraws or element)
+    roller = Roller(graph, traced.values, traced.terms, *layouts, name)
+    score, terms, rolled = cut_terms(roller, touches.terms, cutter, may_roll)
     outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
     # A flat prior that NumPyro does not validate has a term that the site does not touch.
     is_plain = name in touches.terms and traced.priors[name] == traced.terms[name]
@@ -153,12 +229,10 @@ def cut_branch(
     redraw_cuts = [[cutter.cut([table[other]]) for table in tables] for other in touches.redraws]
     for other in touches.redraws:
         cutter.number(traced.values[other])
-    names = {number: site_name for site_name, number in traced.values.items()}
-    read_sites = {n: sites[names[value]] for n, value in cutter.inputs.items() if value in names}
-    read_names = tuple(read.name for read in read_sites.values())
-    key_start = ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
+    reads, read_names = _reads(traced, sites, cutter, rolled, element)
+    key_start = _end(noise)
     branch = Branch(
-        sites[name],
+        element.site if element else sites[name],
         way,
         propose,
         score,
@@ -168,17 +242,68 @@ def cut_branch(
             Redraw(read_names.index(other), *cuts)
             for other, cuts in zip(touches.redraws, redraw_cuts, strict=True)
         ),
-        tuple(Read(number, read.shape, read.dtype) for number, read in read_sites.items()),
+        reads,
         tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
         next((n for n, value in cutter.inputs.items() if value == traced.scales[name]), None),
         key_start,
         key_start + (KEY_WORDS if way.is_block or way.candidates else 0),
-        touches.terms.index(name) if is_plain else 0,
+        [first for first, _ in terms].index(name) if is_plain else 0,
         term_axes,
+        _at(element, cutter) if element else None,
     )
-    constants = {number: graph.constants[value] for number, value in cutter.constants.items()}
-    literals = frozenset(n for n, value in cutter.constants.items() if value in graph.literals)
-    return Cut(branch, touches, read_names, constants, literals, _signature(branch, constants))
+    kept = tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs)
+    return Cut(branch, read_names, terms, kept, *_constants(cutter, rolled))
+
+
+def _constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
+    """Return all constants by number, and which of them are numbers in the model's text."""
+    graph = cutter.graph
+    constants = {n: graph.constants[value] for n, value in cutter.constants.items()}
+    literals = {n for n, value in cutter.constants.items() if value in graph.literals}
+    return constants | rolled.constants, frozenset(literals | rolled.literals)
+
+
+def _at(element: Element, cutter: Cutter) -> At:
+    number_of = {value: number for number, value in cutter.inputs.items()}
+    return At(
+        element.batch_shape,
+        tuple(number_of.get(index) for index in element.indices),
+        tuple(part.strides for part in element.terms),
+        tuple(part.strides for part in element.outputs),
+    )
+
+
+def _reads(
+    traced: Traced,
+    sites: SiteTable,
+    cutter: Cutter,
+    rolled: RolledReads,
+    element: Element | None,
+) -> tuple[tuple[Read, ...], tuple[str, ...]]:
+    """Return what the fragments read, and the name of the first site of each."""
+    site_of = {number: name for name, number in traced.values.items()}
+    parts = element.reads if element else {}
+    reads: list[Read] = []
+    names: list[str] = []
+    for number, value in cutter.inputs.items():
+        if value in parts:
+            name, part = parts[value]
+            reads.append(Read(number, part.shape, sites[name].dtype, part.strides))
+        elif value in site_of:
+            name = site_of[value]
+            reads.append(Read(number, sites[name].shape, sites[name].dtype))
+        else:
+            continue
+        names.append(name)
+    for number, (name, length) in rolled.sites.items():
+        reads.append(Read(number, (length, *sites[name].shape), sites[name].dtype))
+        names.append(name)
+    return tuple(reads), tuple(names)
+
+
+def _end(noise: dict[int, Noise]) -> int:
+    """Return the number of the word after those of the noise."""
+    return ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
 
 
 def _proposal(traced: Traced, name: str, way: Way) -> list[int]:
@@ -192,7 +317,6 @@ def _proposal(traced: Traced, name: str, way: Way) -> list[int]:
 
 
 def _signature(branch: Branch, constants: dict) -> Hashable:
-    """Return what must be equal for two sites to share a branch."""
     site = branch.site
     return (
         (site.batch_shape, site.event_shape, site.dtype, site.is_discrete, branch.way),
@@ -209,5 +333,6 @@ def _signature(branch: Branch, constants: dict) -> Hashable:
         branch.scale,
         branch.own_term,
         branch.term_axes,
+        branch.at,
         tuple((number, v.shape, str(v.dtype)) for number, v in constants.items()),
     )

@@ -79,8 +79,13 @@ def key_struct() -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((), jax.random.key(0, impl="threefry2x32").dtype)
 
 
-def noise_sources(graph: Graph, wanted: list[int], key: int, start: int) -> dict[int, Noise]:
-    """Return the values at which random words enter the computation of ``wanted`` from ``key``."""
+def noise_sources(
+    graph: Graph, wanted: list[int], key: int, start: int, parts: frozenset[int] = frozenset()
+) -> dict[int, Noise]:
+    """Return the values at which random words enter the computation of ``wanted`` from ``key``.
+
+    Parts of random bits and keys, if there are any, are bits and keys of their own.
+    """
     keys = {key}
     sources: dict[int, Noise] = {}
     end = start
@@ -92,7 +97,11 @@ def noise_sources(graph: Graph, wanted: list[int], key: int, start: int) -> dict
             sources[number] = Noise(kind, aval.shape, str(aval.dtype), end)
             end += sources[number].num_words
 
-    for index in graph.ancestors(wanted):
+    needed = graph.ancestors(wanted, parts)
+    used_parts = parts & {number for index in needed for number in graph.nodes[index].inputs}
+    for number in sorted(used_parts | parts.intersection(wanted)):
+        add(number, "key" if _is_key(graph.avals[number]) else "bits")
+    for index in needed:
         node = graph.nodes[index]
         used = [number for number in node.inputs if number in keys]
         if not used:
@@ -105,7 +114,7 @@ def noise_sources(graph: Graph, wanted: list[int], key: int, start: int) -> dict
         else:
             for number in used:
                 add(number, "key")
-    if end - start <= MOST_BULK_WORDS:
+    if end - start <= MOST_BULK_WORDS or used_parts:
         return sources
     aval = graph.avals[key]
     return {key: Noise("key", aval.shape, str(aval.dtype), start)}

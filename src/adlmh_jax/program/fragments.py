@@ -2,18 +2,36 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 
 from adlmh_jax.program.graph import Graph, Node
 
 
+class Operation(Protocol):
+    """What a fragment runs: a node of the graph, or something that stands for many."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Numbers of the operands."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Numbers of the results."""
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """Compute the results."""
+
+    def signature(self) -> Hashable:
+        """Return what tells this operation from others, apart from its operands."""
+
+
 @dataclass(frozen=True)
 class Fragment:
     """Some nodes of a graph, numbered by `Cutter`, and the values that they are run for."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[Operation, ...]
     outputs: tuple[int, ...]
 
     def run(self, known: Mapping[int, Any]) -> list[Any]:
@@ -62,13 +80,17 @@ class Cutter:
         """
         if value in self.numbers and value not in self.graph.literals:
             return self.numbers[value]
-        number = self._next = self._next + 1
-        self.numbers[value] = number
+        number = self.numbers[value] = self.new_number()
         if value in self.given:
             self.inputs[number] = value
         elif value not in self.graph.producer:
             self.constants[number] = value
         return number
+
+    def new_number(self) -> int:
+        """Return a number for a value that is not in the graph."""
+        self._next += 1
+        return self._next
 
     def cut(self, wanted: Sequence[int]) -> Fragment:
         """Return the fragment that computes ``wanted``, its nodes in an order set by structure."""

@@ -13,10 +13,9 @@ import numpy as np
 
 from adlmh_jax.layout import Layout
 from adlmh_jax.program.branches import Branch, Cut
+from adlmh_jax.program.constants import are_equal
 from adlmh_jax.program.sites import SiteTable
 from adlmh_jax.types import Array
-
-MOST_COMPARED = 4096  # constants of more elements are not compared but taken to differ
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def make_groups(
 ) -> tuple[list[Group], list[GroupData], list[tuple[int, int]]]:
     """Group equal branches; return groups, their arrays, and (group, member) of each cut."""
     members: dict[tuple, list[Cut]] = {}
-    keys = [(cut.signature, *_scored_shapes(cut, terms, outputs)) for cut in cuts]
+    keys = [(cut.signature, *_scored_shapes(cut, outputs)) for cut in cuts]
     order = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     places = []
     for key, cut in zip(keys, cuts, strict=True):
@@ -121,9 +120,9 @@ def _make_data(
     first = sites.first_components
     return GroupData(
         _table([[position[name].offset for name in cut.read_names] for cut in mates]),
-        _table([[terms[name].offset for name in cut.touches.terms] for cut in mates]),
-        _table([[outputs[name].offset for name in cut.touches.outputs] for cut in mates]),
-        _table([[outputs.starts[name] for name in cut.touches.outputs] for cut in mates]),
+        _table([[terms[name].offset for name, _ in cut.terms] for cut in mates]),
+        _table([[outputs[name].offset for name, _ in cut.outputs] for cut in mates]),
+        _table([[outputs.starts[name] for name, _ in cut.outputs] for cut in mates]),
         jnp.asarray([first[cut.branch.site.name] for cut in mates], jnp.int32),
         tuple(jnp.asarray(mates[0].constants[number]) for number in group.shared),
         tuple(
@@ -133,10 +132,10 @@ def _make_data(
     )
 
 
-def _scored_shapes(cut: Cut, terms: Layout, outputs: Layout) -> tuple:
+def _scored_shapes(cut: Cut, outputs: Layout) -> tuple:
     return (
-        tuple(terms[name].shape for name in cut.touches.terms),
-        tuple((outputs[name].shape, outputs[name].bank) for name in cut.touches.outputs),
+        tuple(shape for _, shape in cut.terms),
+        tuple((shape, outputs[name].bank) for name, shape in cut.outputs),
     )
 
 
@@ -151,16 +150,7 @@ def _sort_constants(mates: list[Cut]) -> tuple[list[int], list[int], list[int]]:
     stacked: list[int] = []
     for number in mates[0].constants:
         values = [mate.constants[number] for mate in mates]
-        same = all(value is values[0] or _equal(value, values[0]) for value in values[1:])
+        same = all(are_equal(values[0], value) for value in values[1:])
         is_literal = all(number in mate.literals for mate in mates)
         (stacked if not same else literals if is_literal else shared).append(number)
     return literals, shared, stacked
-
-
-def _equal(first: Array | np.ndarray, second: Array | np.ndarray) -> bool:
-    return first.size <= MOST_COMPARED and _bytes(first) == _bytes(second)
-
-
-def _bytes(value: Array | np.ndarray) -> bytes:
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(value) if is_key else value).tobytes()

@@ -20,6 +20,7 @@ from adlmh_jax.program.alignment import (
 )
 from adlmh_jax.program.branches import Way, cut_branch
 from adlmh_jax.program.describe import describe
+from adlmh_jax.program.elements import Element, view_element
 from adlmh_jax.program.fragments import Cutter
 from adlmh_jax.program.groups import Group, GroupData
 from adlmh_jax.program.groups import make_groups as group_cuts
@@ -32,7 +33,7 @@ from adlmh_jax.program.sites import (
     run_model,
     term_in_words,
 )
-from adlmh_jax.program.touches import Touches, find_touches
+from adlmh_jax.program.touches import Touches, find_completed, find_touches
 from adlmh_jax.program.tracing import ModelCall, Propose, Traced, trace_program
 from adlmh_jax.types import Array, Chains, Key, Model, Position
 
@@ -211,20 +212,36 @@ class Program:
         self,
         ways: Mapping[str, tuple[Way, ...]],
         proposals: Mapping[tuple[str, int], Propose] | None = None,
+        is_start: bool = False,
     ) -> tuple[list[Group], list[GroupData], dict[tuple[str, int], tuple[int, int]]]:
-        """Return the branches of a step, their arrays, and where each way of a site is found."""
+        """Return the branches of a step, their arrays, and where each way of a site is found.
+
+        The branches of a start score what is complete when the sites are drawn in program order.
+        """
         traced = self.traced
         if proposals:
             traced = trace_program(self.call, self.sites, proposals)
+        touches = find_completed(traced, self.sites) if is_start else self.touches
+        layouts = (self.position_layout, self.term_layout)
         keys, cuts = [], []
         for name, site_ways in ways.items():
             for number, way in enumerate(site_ways):
                 axes = self._term_axes(name) if way.is_block else ()
+                element = None if is_start else self._element(traced, name, way)
                 keys.append((name, number))
-                cuts.append(cut_branch(traced, self.sites, self.touches[name], name, way, axes))
-        layouts = (self.position_layout, self.term_layout, self.output_layout)
-        groups, data, places = group_cuts(cuts, self.sites, *layouts)
+                cuts.append(
+                    cut_branch(traced, self.sites, layouts, touches[name], name, way, axes, element)
+                )
+        groups, data, places = group_cuts(cuts, self.sites, *layouts, self.output_layout)
         return groups, data, dict(zip(keys, places, strict=True))
+
+    def _element(self, traced: Traced, name: str, way: Way) -> Element | None:
+        """Return the site seen from one element, where a move of one needs no others."""
+        site, touches = self.sites[name], self.touches[name]
+        if way.is_block or site.num_components == 1 or touches.redraws:
+            return None
+        alignments = align(traced.graph, traced.values[name], site.batch_shape)
+        return view_element(traced, site, touches, alignments, way.proposal)
 
     def _term_axes(self, name: str) -> tuple[tuple[int, ...], ...]:
         """Return which axes of each touched term carry the site's batch axes."""

@@ -71,7 +71,7 @@ def slice_at_element(
     whole along all others. The slice of the site's own value is the only thing through which the
     slices of fully aligned values depend on the site, so it can be given in its place.
     """
-    slicer = _Slicer(graph, tuple(indices))
+    slicer = Slicer(graph, tuple(indices))
     slices = []
     for value in wanted:
         axes = enumerate(alignments[value] or ())
@@ -90,8 +90,20 @@ class _Plan:
 
 
 @dataclass
-class _Slicer:
-    """The rewriting of one graph: the slices found so far, and how the others will be made."""
+class Slicer:
+    """The rewriting of one graph: the slices found so far, and how the others will be made.
+
+    Attributes
+    ----------
+    graph
+        The graph, to which nodes are added.
+    indices
+        Numbers of the int32 scalars that say which element.
+    found
+        Number of each slice, by the value and the axes that are sliced.
+    plans
+        How slices are made.
+    """
 
     graph: Graph
     indices: tuple[int, ...]

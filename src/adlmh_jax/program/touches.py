@@ -28,6 +28,21 @@ def find_touches(traced: Traced, sites: SiteTable) -> dict[str, Touches]:
     return {n: Touches(tuple(terms[n]), tuple(outputs[n]), redraws[n]) for n in sites.names}
 
 
+def find_completed(traced: Traced, sites: SiteTable) -> dict[str, Touches]:
+    """Return for each site what is known once it is drawn, after the sites before it."""
+    reached = traced.graph.reach([traced.values[name] for name in sites.names])
+
+    def completed(numbers: dict[str, int]) -> dict[str, list[str]]:
+        names: dict[str, list[str]] = {name: [] for name in sites.names}
+        for name, number in numbers.items():
+            if reached[number]:
+                names[sites.names[reached[number].bit_length() - 1]].append(name)
+        return names
+
+    terms, outputs = completed(traced.terms), completed(traced.outputs)
+    return {n: Touches(tuple(terms[n]), tuple(outputs[n]), ()) for n in sites.names}
+
+
 def _touched(
     numbers: dict[str, int], reached: list[int], sites: SiteTable, movers: dict[str, list[str]]
 ) -> dict[str, list[str]]:

@@ -123,8 +123,10 @@ def _compute(
     run = run_model(call.model, call.args, call.kwargs, position, jax.random.key(0))
     latent = run.latent
     _check_structure(sites, run.structure)
+    # Terms of the same kind next to each other: those of a loop's states, those of its data.
+    scored = {name: run.scored[name] for name in [*latent, *run.scored]}
     results: dict[str, dict[Any, Array]] = {
-        "terms": {name: jnp.asarray(log_terms(m)) for name, m in run.scored.items()},
+        "terms": {name: jnp.asarray(log_terms(m)) for name, m in scored.items()},
         "outputs": select_outputs(call.outputs, run),
         "supports": {},
         "priors": {},

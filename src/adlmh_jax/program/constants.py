@@ -1,0 +1,21 @@
+"""When two arrays that a model was given are the same."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from adlmh_jax.types import Array
+
+MOST_COMPARED = 4096  # constants of more elements are not compared but taken to differ
+
+
+def are_equal(first: Array | np.ndarray, second: Array | np.ndarray) -> bool:
+    """Whether two arrays are the same, or small and equal bit for bit."""
+    if first is second:
+        return True
+    return first.size <= MOST_COMPARED and _bytes(first) == _bytes(second)
+
+
+def _bytes(value: Array | np.ndarray) -> bytes:
+    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
