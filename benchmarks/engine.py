@@ -54,7 +54,6 @@ class Run:
         self.phase = Phase(jnp.bool_(is_adapting), jnp.int32(0))
         self.key_data = np.asarray(jax.random.key_data(keys))
         self.steps = plan.epoch_steps * plan.num_epochs * num_superchains * chains_each
-        self.num_devices = devices.count
 
     def go(self, num_rounds):
         """Run some rounds."""
@@ -74,9 +73,9 @@ class Run:
         The same components are picked, and their terms evaluated for the same chains; no proposal,
         no decision, nothing written and nothing learned.
         """
-        superchain = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), self.state)
-        chains = superchain.superchains.chains
-        weights = np.asarray(self.schedule.weights(superchain.superchains.schedule))
+        state = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), self.state.superchains)
+        chains = state.chains
+        weights = np.asarray(self.schedule.weights(state.schedule))
         picks = np.random.default_rng(0).choice(weights.size, 2048, p=weights / weights.sum())
         total = jnp.zeros(chains.log_terms.shape[-1])
 
@@ -85,9 +84,11 @@ class Run:
             def one_pick(number, total):
                 entry = jnp.asarray(picks)[number % picks.size]
 
-                def score(index, total):
+                def score(index, turn, total):
+                    del turn
                     member = data.member_of[0, entry]
-                    view = _GroupView(self.kernel.groups[index], data.groups[index], member)
+                    group, arrays = self.kernel.groups[index], data.groups[index]
+                    view = _GroupView(group, arrays, member, data.element_of[entry])
                     return total + _score(view, chains, total)
 
                 return dispatch(self.kernel, data, entry, jnp.int32(0), score, total)
@@ -101,15 +102,14 @@ class Run:
 
 
 def _score(view, chains, total):
-    """Sum the touched terms; the moved site hangs on ``total``, lest the loop be hoisted."""
+    """Sum the touched terms; all values hang on ``total``, lest XLA compute anything but once."""
     branch = view.branch
     before = view.read(chains)
 
     def score(reads, total):
         words = jnp.zeros(branch.num_words, jnp.uint32)
+        reads = tuple(value + (total > 1e30).astype(value.dtype) for value in reads)
         known = bind(branch, view.constants, jnp.ones(branch.site.batch_shape), words, reads)
-        own = branch.reads[0].number
-        known[own] = known[own] + (total > 1e30).astype(known[own].dtype)
         return sum(jnp.sum(term) for term in branch.score.run(known))
 
     return jax.vmap(score, in_axes=-1, out_axes=-1)(before.reads, total) * 1e-30

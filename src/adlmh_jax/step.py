@@ -5,6 +5,7 @@ branch of its site runs. A branch is a loop of zero or one turns: unlike a condi
 updates the chains in place.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,11 +64,11 @@ def move(
     counts = empty_counts(kernel.num_components) if counts is None else counts
     way = jnp.asarray(way)
 
-    def move_in(index: int, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
+    def move_in(index: int, turn: Array, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
         member = data.member_of[way, entry]
         element = data.element_of[entry]
         view = _GroupView(kernel.groups[index], data.groups[index], member, element)
-        return _move_group(view, words, carry, way, scales)
+        return _move_group(view, _kept_inside(words, turn), carry, way, scales)
 
     return dispatch(kernel, data, entry, way, move_in, (chains, nothing, counts))
 
@@ -78,10 +79,10 @@ def draw(kernel: Kernel, data: KernelData, words: Array, chains: Chains, entry: 
     With prior proposals, doing so for all sites in program order runs the program.
     """
 
-    def draw_in(index: int, chains: Chains) -> Chains:
+    def draw_in(index: int, turn: Array, chains: Chains) -> Chains:
         member = data.member_of[0, entry]
         view = _GroupView(kernel.groups[index], data.groups[index], member, jnp.int32(0))
-        return _draw_group(view, words, chains)
+        return _draw_group(view, _kept_inside(words, turn), chains)
 
     return dispatch(kernel, data, entry, jnp.int32(0), draw_in, chains)
 
@@ -91,16 +92,19 @@ def dispatch(
     data: KernelData,
     entry: Array | int,
     way: Array,
-    run: Callable[[int, Any], Any],
+    run: Callable[[int, Array, Any], Any],
     carry: Any,
 ) -> Any:
-    """Apply ``run(index, carry)`` for the group of ``entry``; for -1 do nothing."""
+    """Apply ``run(index, turn, carry)`` for the group of ``entry``; for -1 do nothing.
+
+    ``turn`` is the number of the loop's turn, 0; but XLA does not know.
+    """
     group = jnp.where(jnp.asarray(entry) < 0, -1, data.group_of[way, entry])
 
-    def search(low: int, high: int, carry: Any) -> Any:
+    def search(low: int, high: int, turn: Array, carry: Any) -> Any:
         """Find the group among low..high-1."""
         if high - low == 1:
-            return run(low, carry)
+            return run(low, turn, carry)
         width = -(-(high - low) // FAN_OUT)
         for start in range(low, high, width):
             carry = run_if_here(start, min(start + width, high), carry)
@@ -108,9 +112,18 @@ def dispatch(
 
     def run_if_here(low: int, high: int, carry: Any) -> Any:
         is_here = ((group >= low) & (group < high)).astype(jnp.int32)
-        return lax.fori_loop(0, is_here, lambda _, carry: search(low, high, carry), carry)
+        return lax.fori_loop(0, is_here, functools.partial(search, low, high), carry)
 
     return run_if_here(0, len(kernel.groups), carry)
+
+
+def _kept_inside(words: Array, turn: Array) -> Array:
+    """Return the words, such that what is made of them stays inside the loop.
+
+    A proposal that depends on the words alone does not change from turn to turn: XLA would compute
+    it before the loop, hence in every step the proposals of all groups.
+    """
+    return words ^ turn.astype(words.dtype)
 
 
 class _GroupView:
