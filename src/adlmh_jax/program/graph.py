@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from adlmh_jax.program.gamma import can_draw, draw_gamma
+
 INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -43,6 +45,8 @@ class Node:
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
         """Apply the primitive."""
+        if self.primitive.name == "random_gamma" and can_draw(*operands):
+            return [draw_gamma(*operands, **self.params)]
         result = self.primitive.bind(*operands, **self.params)
         return list(result) if self.primitive.multiple_results else [result]
 
