@@ -73,16 +73,19 @@ def place(
     """Put the superchains, whose chains are ``[S, ...]``, on their devices."""
     num_superchains, _, num_chains = chains.log_terms.shape
 
-    def repeat(leaf: Array) -> Array:
-        return jnp.broadcast_to(leaf, (num_superchains, *leaf.shape))
+    @jax.jit  # compiled as one: op by op it takes a second
+    def make_others(data: KernelData) -> tuple:
+        fresh = (
+            schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
+            init_tuning(data),
+            init_tallies(kernel.num_components),
+            init_statistics(kernel.num_outputs, num_chains),
+        )
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (num_superchains, *leaf.shape)), fresh
+        )
 
-    fresh = (
-        schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
-        init_tuning(data),
-        init_tallies(kernel.num_components),
-        init_statistics(kernel.num_outputs, num_chains),
-    )
-    others = jax.tree.map(repeat, fresh)
+    others = make_others(data)
     return RunState(0, _put(SuperchainState(chains, *others), devices.sharding))
 
 

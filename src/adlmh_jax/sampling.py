@@ -296,7 +296,7 @@ def _report(
     by_entry = [np.add.reduceat(count, starts, axis=-1) for count in counts]
     return ScheduleReport(
         names=names,
-        weights=np.asarray(jax.vmap(code.schedule.weights)(learned)),
+        weights=np.asarray(jax.jit(jax.vmap(code.schedule.weights))(learned)),
         rewards=np.asarray(learned.rewards.value) if is_ucb else None,
         counts=np.asarray(learned.counts.value) if is_ucb else None,
         selected=by_entry[0],
