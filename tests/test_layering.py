@@ -25,6 +25,7 @@ LEVELS = {
     **dict.fromkeys(["diagnostics", "export", "numpyro_kernel"], 6),
     "result": 6.5,
     "plots": 7,
+    "collecting": 7.5,
     "sampling": 8,
     "experiments": 9,
     "cli": 10,

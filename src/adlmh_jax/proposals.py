@@ -165,6 +165,8 @@ def _by_site(program: Program, proposals: Mapping[str, Any]) -> dict[str, Propos
 
 def _automatic(program: Program, site: Site) -> Proposal:
     """Choose: Gibbs where finite and small, else a walk mixed with the prior where one can walk."""
+    if not site.has_prior:
+        return random_walk()
     if program.can_enumerate(site.name) and len(site.candidates) <= MOST_GIBBS_VALUES:
         return gibbs()
     if site.is_discrete and site.event_shape:
@@ -173,6 +175,11 @@ def _automatic(program: Program, site: Site) -> Proposal:
 
 
 def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> SitePlan:
+    if not site.has_prior and "prior" in str(proposal):
+        raise ValueError(
+            f"Site `{site.name}` is ImproperUniform: it has no prior to draw from. Use "
+            "`random_walk()`."
+        )
     if proposal.kind == "gibbs":
         if not program.can_enumerate(site.name):
             raise ValueError(

@@ -1,6 +1,7 @@
 """`sample`: from a model to a `Result`."""
 
 import functools
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -9,30 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from adlmh_jax.collecting import make_result, sources
 from adlmh_jax.config import RunConfig, default_epoch
 from adlmh_jax.kernel import build_kernel
-from adlmh_jax.layout import Layout, make_layout
+from adlmh_jax.layout import Layout
 from adlmh_jax.program import Program, compile_model
 from adlmh_jax.program.errors import nearest
-from adlmh_jax.program.sites import Outputs, element_names
+from adlmh_jax.program.sites import Outputs
 from adlmh_jax.progress import BarMeter, Meter, SilentMeter
-from adlmh_jax.proposals import SitePlan, plan_sites
-from adlmh_jax.result import Result, ScheduleReport
-from adlmh_jax.runner import (
-    RunState,
-    choose_devices,
-    most_chunk_rounds,
-    place,
-    run_draws,
-    share,
-    to_host,
-)
-from adlmh_jax.schedules import Schedule, UcbState, ucb
+from adlmh_jax.proposals import plan_sites
+from adlmh_jax.result import Result
+from adlmh_jax.runner import choose_devices, most_chunk_rounds, place, run_draws, share
+from adlmh_jax.schedules import Schedule, ucb
 from adlmh_jax.starting import start_chains
-from adlmh_jax.streaming import Summary, summarise
-from adlmh_jax.superchain import Code, Keep, Kept, Phase, SuperchainState, make_plan
-from adlmh_jax.tally import tally_total
+from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
 from adlmh_jax.types import Array, Chains, Key, Model
+from adlmh_jax.verdict import ConvergenceWarning, Diagnosis
+
+MOST_DIAGNOSED = 1_000_000  # values that are looked at for the warning at the end
 
 
 def sample(
@@ -53,6 +48,8 @@ def sample(
     epoch: int | None = None,
     adapt: Literal["warmup", "always"] = "warmup",
     keep: str | Sequence[str] = "outputs",
+    init: Mapping[str, Any] | None = None,
+    start_together: bool = False,
     devices: Sequence[Any] | None = None,
     progress: bool = True,
 ) -> Result:
@@ -94,6 +91,11 @@ def sample(
     keep
         ``"outputs"``, ``"all"`` (outputs and all latent sites), names, or ``()`` for nothing but
         the running statistics of the outputs, which need no memory for draws.
+    init
+        Starting values by site name; other sites start at prior draws. Needed for ImproperUniform.
+    start_together
+        Start all chains of a superchain at one point: nested R-hat then compares superchains that
+        know nothing of each other's start, as its authors assume.
     devices
         Where to run; default: all devices.
     progress
@@ -110,7 +112,7 @@ def sample(
             f"{type(schedule).__name__}."
         )
     key = make_key(key)
-    program = compile_model(model, model_args, model_kwargs, outputs=outputs)
+    program = compile_model(model, model_args, model_kwargs, outputs=outputs, init=init)
     plans = plan_sites(program, proposals, blocks)
     kept_names = _kept_names(program, keep)
     chosen = choose_devices(devices, config.superchains)
@@ -123,9 +125,11 @@ def sample(
     code = Code(kernel, schedule, plan, _keep(program, kept_names))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
     key_data = np.asarray(jax.random.key_data(keys))
-    chains = _start(program, key, num_superchains, config.chains_each)
+    chains = _start(program, key, num_superchains, config.chains_each, start_together)
+    _check_blocks(program, chains)
     state = place(chosen, kernel, data, schedule, chains)
 
+    started = time.perf_counter()
     total = config.num_warmup + config.num_samples
     meter: Meter = BarMeter(total, thinning * config.num_chains) if progress else SilentMeter()
     parts: list[Kept] = []
@@ -136,7 +140,38 @@ def sample(
     state = go(state, warmup, num_warmup, most, meter, lambda kept: None)
     state = go(state, sampling, num_samples, most, meter, parts.append)
     meter.close()
-    return _make_result(program, config, code, plans, kept_names, parts, state)
+    seconds = time.perf_counter() - started
+    result = make_result(
+        program, config, code, plans, kept_names, parts, state, _seed(key), seconds
+    )
+    if result.draws:
+        warn_if_doubtful(result.diagnose(most_values=MOST_DIAGNOSED))
+    return result
+
+
+def warn_if_doubtful(diagnosis: Diagnosis) -> None:
+    """Say it, once, if the run cannot be trusted."""
+    if diagnosis.verdict != "converged":
+        warnings.warn(
+            f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _seed(key: Key) -> int:
+    """Return the key as one integer."""
+    words = np.asarray(jax.random.key_data(key)).ravel()
+    return int("".join(f"{int(word):08x}" for word in words), 16)
+
+
+def _check_blocks(program: Program, chains: Chains) -> None:
+    """Try out on two chains what the analysis says about blocks."""
+    first = jax.tree.map(lambda leaf: jnp.concatenate(leaf[:2], axis=-1), chains.position)
+    position = program.position_layout.unpack(first)
+    if next(iter(position.values())).shape[0] > 1:
+        here, other = ({name: v[i] for name, v in position.items()} for i in (0, 1))
+        program.check_blocks((here, other))
 
 
 def make_key(key: Key | int) -> Key:
@@ -166,10 +201,15 @@ def make_key(key: Key | int) -> Key:
     return key
 
 
-def _start(program: Program, key: Key, num_superchains: int, num_chains: int) -> Chains:
-    """Start all chains at prior draws, ``[S, ..., C]``."""
+def _start(
+    program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
+) -> Chains:
+    """Start all chains at prior draws, ``[S, ..., C]``; those of a superchain at one, if asked."""
     key_start = jax.random.fold_in(key, 0xFFFFFFFF)  # no superchain has this number
-    chains = start_chains(program, key_start, num_superchains * num_chains)
+    each = 1 if together else num_chains
+    chains = start_chains(program, key_start, num_superchains * each)
+    if together:
+        chains = jax.tree.map(lambda leaf: jnp.repeat(leaf, num_chains, axis=-1), chains)
 
     def by_superchain(leaf: Array) -> Array:
         return jnp.moveaxis(leaf.reshape(leaf.shape[0], num_superchains, num_chains), 1, 0)
@@ -202,123 +242,9 @@ def _keep(program: Program, names: Sequence[str]) -> Keep:
     def rows(layout: Layout, chosen: list[str]) -> tuple[tuple[str, int, int], ...]:
         return tuple((layout[n].bank, layout[n].offset, layout[n].size) for n in chosen)
 
-    from_outputs, from_position = _sources(program, names)
+    from_outputs, from_position = sources(program, names)
     return Keep(
         rows(program.output_layout, from_outputs),
         rows(program.position_layout, from_position),
         log_density=bool(names),
     )
-
-
-def _sources(program: Program, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    from_outputs = [name for name in names if name in program.output_layout.names]
-    return from_outputs, [name for name in names if name not in from_outputs]
-
-
-def _make_result(
-    program: Program,
-    config: RunConfig,
-    code: Code,
-    plans: Mapping[str, SitePlan],
-    names: list[str],
-    parts: list[Kept],
-    state: RunState,
-) -> Result:
-    num_superchains = config.superchains
-    kept: Any = jax.tree.map(lambda *p: np.concatenate(p, axis=1)[:num_superchains], *parts)
-    from_outputs, from_position = _sources(program, names)
-    draws = _by_name(program.output_layout, from_outputs, kept.outputs)
-    draws |= _by_name(program.position_layout, from_position, kept.position)
-    superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(state.superchains))
-    report = _report(program, code, plans, superchains)
-    _warn_invalid(report)
-    return Result(
-        draws={name: draws[name] for name in names},
-        log_density=_by_chain(kept.log_density),
-        schedule=report,
-        superchain_of=np.repeat(np.arange(num_superchains), config.chains_each),
-        config=config,
-        program=program,
-        state=state,
-        statistics=_summary(program, superchains.statistics),
-        proposals={name: plan.words for name, plan in plans.items()},
-    )
-
-
-def _by_chain(rows: np.ndarray) -> np.ndarray:
-    """Return ``[chain, draw]`` from ``[S, draw, C]``."""
-    return np.moveaxis(rows, 2, 1).reshape(rows.shape[0] * rows.shape[2], rows.shape[1])
-
-
-def _by_name(
-    layout: Layout, names: list[str], banks: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return arrays ``[chain, draw, ...]`` from kept rows ``[S, draw, rows, C]``."""
-    kept = make_layout({name: (layout[name].shape, layout[name].bank) for name in names})
-    values = {}
-    for name, slot in zip(kept.names, kept.slots, strict=True):
-        rows = banks[slot.bank][:, :, slot.offset : slot.offset + slot.size]
-        by_chain = np.moveaxis(rows, 3, 1)
-        values[name] = by_chain.reshape(-1, rows.shape[1], *slot.shape)
-    return values
-
-
-def _summary(program: Program, statistics: Any) -> Summary:
-    """Return the running statistics, outputs in the order of their names."""
-    summary = summarise(statistics)
-    layout, starts, end = program.output_layout, {}, 0
-    for bank, size in layout.bank_sizes.items():
-        starts[bank], end = end, end + size
-    order = [starts[s.bank] + s.offset + i for s in layout.slots for i in range(s.size)]
-    return Summary(
-        summary.num_draws,
-        summary.mean[:, order],
-        summary.variance[:, order],
-        summary.batch_variance[:, order],
-        summary.histogram[order],
-    )
-
-
-def _report(
-    program: Program, code: Code, plans: Mapping[str, SitePlan], superchains: SuperchainState
-) -> ScheduleReport:
-    learned, tallies = superchains.schedule, superchains.tallies
-    is_ucb = isinstance(learned, UcbState)
-    counts = [tally_total(tally) for tally in tallies]
-    names: list[str] = []
-    starts: list[int] = []
-    for site in program.sites.sites:
-        first = program.sites.first_components[site.name]
-        is_block = plans[site.name].is_block
-        elements = element_names(site.name, site.batch_shape)
-        names.extend([f"{site.name}[:]"] if is_block else elements)
-        starts.extend([first] if is_block else range(first, first + site.num_components))
-    by_entry = [np.add.reduceat(count, starts, axis=-1) for count in counts]
-    return ScheduleReport(
-        names=names,
-        weights=np.asarray(jax.jit(jax.vmap(code.schedule.weights))(learned)),
-        rewards=np.asarray(learned.rewards.value) if is_ucb else None,
-        counts=np.asarray(learned.counts.value) if is_ucb else None,
-        selected=by_entry[0],
-        accepted=by_entry[1],
-        invalid=by_entry[2],
-        rule=code.schedule.name,
-        component_names=program.sites.component_names,
-        component_selected=counts[0],
-        component_accepted=counts[1],
-        component_invalid=counts[2],
-    )
-
-
-def _warn_invalid(report: ScheduleReport) -> None:
-    invalid = report.invalid.sum(axis=0)
-    if invalid.any():
-        worst = int(np.argmax(invalid))
-        warnings.warn(
-            f"{invalid.sum()} proposals had a log density of NaN or +inf and were rejected, most "
-            f"of them ({invalid[worst]}) at `{report.names[worst]}`. The draws are right only if "
-            "such values are impossible: look for 0/0 and overflow in what depends on them, and "
-            "see `result.schedule.invalid`.",
-            UserWarning,
-            stacklevel=4,
-        )

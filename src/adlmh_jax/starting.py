@@ -39,6 +39,8 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     kernel, data = build_kernel(program, is_start=True)
     empty = program.empty_chains(num_chains)
     sites = jnp.asarray(list(program.sites.first_components.values()), jnp.int32)
+    if program.init:
+        return _start_at_init(program, _run_program(kernel, data, empty, key, sites))
     chains = _run_program(kernel, data, empty, key, sites)
     for attempt in range(1, MOST_TRIES):
         is_bad = ~np.all(np.isfinite(chains.log_terms), axis=0)
@@ -49,6 +51,17 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     if np.all(np.isfinite(chains.log_terms)):
         return chains
     raise program.no_finite_start(chains, MOST_TRIES)
+
+
+def _start_at_init(program: Program, chains: Chains) -> Chains:
+    """Put the sites that have starting values there; the others stay at their draws."""
+    position = program.position_layout.unpack(chains.position)
+    for name, value in program.init.items():
+        position[name] = jnp.broadcast_to(value, position[name].shape)
+    chains = jax.jit(program.chains_at)(position)
+    if not np.all(np.isfinite(chains.log_terms)):
+        raise program.no_finite_start(chains, 1)
+    return chains
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -53,6 +53,10 @@ class Verdict(enum.StrEnum):
         return list(Verdict).index(self)
 
 
+class ConvergenceWarning(UserWarning):
+    """Something speaks against convergence."""
+
+
 class Finding(NamedTuple):
     """Something that speaks against convergence: how strongly, what, and what to do about it."""
 

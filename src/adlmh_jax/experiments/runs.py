@@ -1,6 +1,7 @@
 """One stretch of an experiment: run it, reduce its draws, keep the result on disk."""
 
 import time
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from adlmh_jax.experiments.storage import (
 from adlmh_jax.mixing import autocovariance, effective_size
 from adlmh_jax.result import Result, ScheduleReport
 from adlmh_jax.sampling import sample
+from adlmh_jax.verdict import ConvergenceWarning
 from adlmh_jax.zoo import Problem
 
 WINDOW = (10_000, 500)  # burn-in and consecutive draws of the Kalman figure (section 5)
@@ -172,23 +174,26 @@ def _sample(
 ) -> Result:
     """Run one problem of a stretch, adapting throughout as the paper does."""
     method = stretch.method
-    return sample(
-        key,
-        problem.model,
-        problem.args,
-        problem.kwargs,
-        outputs=problem.outputs,
-        schedule=method.schedule,
-        num_chains=superchains * method.chains,
-        num_superchains=superchains,
-        num_warmup=stretch.steps - stretch.kept,
-        num_samples=stretch.kept,
-        thinning=1,
-        epoch=method.epoch,
-        adapt="always",
-        progress=progress,
-        **method.options,
-    )
+    with warnings.catch_warnings():
+        # How far the runs are from convergence is what the study measures.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return sample(
+            key,
+            problem.model,
+            problem.args,
+            problem.kwargs,
+            outputs=problem.outputs,
+            schedule=method.schedule,
+            num_chains=superchains * method.chains,
+            num_superchains=superchains,
+            num_warmup=stretch.steps - stretch.kept,
+            num_samples=stretch.kept,
+            thinning=1,
+            epoch=method.epoch,
+            adapt="always",
+            progress=progress,
+            **method.options,
+        )
 
 
 def _output_draws(problem: Problem, result: Result) -> np.ndarray:

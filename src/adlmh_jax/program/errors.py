@@ -212,11 +212,33 @@ def shape_changes(name: str, first: tuple, second: tuple) -> ModelError:
     )
 
 
+def check_init(sites: Mapping[str, tuple[tuple[int, ...], str]], init: Mapping[str, Any]) -> None:
+    """Refuse starting values that fit no site."""
+    for name, value in init.items():
+        if name not in sites:
+            raise ModelError(f"`init` has no latent site `{name}`. {nearest(name, list(sites))}")
+        shape, dtype = sites[name]
+        if value.shape != shape or (value.dtype.kind == "f") != dtype.startswith("float"):
+            raise ModelError(
+                f"`init` of `{name}` has shape {value.shape} and dtype {value.dtype}; the site has "
+                f"shape {shape} and dtype {dtype}."
+            )
+
+
 def improper_site(name: str) -> ModelError:
     """Refuse a site that has no prior to draw from."""
     return ModelError(
-        f"Site `{name}` is ImproperUniform, which has no prior to draw from. Give it a proper "
-        "prior, such as a wide Normal."
+        f"Site `{name}` is ImproperUniform, which has no prior to draw from. Give it a "
+        f'starting value, `init={{"{name}": value}}`, or a proper prior, such as a wide Normal.'
+    )
+
+
+def wrong_analysis(site: str, term: str) -> ModelError:
+    """Admit that elements were taken for independent that are not."""
+    return ModelError(
+        f"This is a mistake of adlmh_jax: the elements of `{site}` were taken for conditionally "
+        f'independent, but one of them moves the term `{term}` of others. Use `blocks="never"` and '
+        "please report the model."
     )
 
 

@@ -1,13 +1,14 @@
 """`compile_model`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro import handlers
 
 from adlmh_jax.layout import Layout, make_layout
 from adlmh_jax.program import errors
@@ -16,6 +17,7 @@ from adlmh_jax.program.alignment import (
     align,
     find_users,
     is_independent,
+    probe,
     term_axes,
 )
 from adlmh_jax.program.branches import Way, cut_branch
@@ -52,12 +54,15 @@ class Program:
         Its computations.
     touches
         What moving each site can change.
+    init
+        Starting values of some sites.
     """
 
     call: ModelCall
     sites: SiteTable
     traced: Traced
     touches: dict[str, Touches]
+    init: dict[str, Array] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return a readable table of the program."""
@@ -147,13 +152,21 @@ class Program:
         )
 
     def empty_chains(self, num_chains: int) -> Chains:
-        """Return chains at no position, with the terms and outputs that depend on no site."""
+        """Return chains at their starting values, zero where they have none.
+
+        Terms and outputs that depend on no site are there already.
+        """
         terms = self._known(self.traced.terms, self.term_layout, num_chains)
         return Chains(
-            {
-                bank: jnp.zeros((size, num_chains), bank)
-                for bank, size in self.position_layout.bank_sizes.items()
-            },
+            self.position_layout.pack(
+                {
+                    site.name: jnp.broadcast_to(
+                        self.init.get(site.name, jnp.zeros(site.shape, site.dtype)),
+                        (num_chains, *site.shape),
+                    )
+                    for site in self.sites.sites
+                }
+            ),
             next(iter(terms.values())),
             self._known(self.traced.outputs, self.output_layout, num_chains),
         )
@@ -200,6 +213,26 @@ class Program:
             return False
         terms = [self.traced.terms[term] for term in self.touches[name].terms]
         return is_independent(self._alignments[name], terms)
+
+    def check_blocks(self, draws: tuple[Position, Position]) -> None:
+        """Move single elements of independent sites, and raise if other elements' terms move.
+
+        Parameters
+        ----------
+        draws
+            Two positions: where to look, and where the value of a moved element comes from.
+        """
+        for site in self.sites.sites:
+            if self.is_block(site.name):
+                axes = dict(
+                    zip(self.touches[site.name].terms, self._term_axes(site.name), strict=True)
+                )
+                ends = [(0,) * len(site.batch_shape), tuple(n - 1 for n in site.batch_shape)]
+                term = probe(
+                    lambda position: self.evaluate(position)[0], draws, site.name, axes, ends
+                )
+                if term is not None:
+                    raise errors.wrong_analysis(site.name, term)
 
     def can_enumerate(self, name: str) -> bool:
         """Whether the values of a site's choices are a finite list that no other site changes."""
@@ -256,6 +289,7 @@ def compile_model(
     model_kwargs: Mapping[str, Any] | None = None,
     *,
     outputs: Outputs = None,
+    init: Mapping[str, Any] | None = None,
 ) -> Program:
     """Trace a NumPyro model into flat site arrays and find what each site touches.
 
@@ -268,6 +302,9 @@ def compile_model(
     outputs
         Names of latent or deterministic sites, ``"return"`` for the returned value, or a function
         of the dict of their values. None: every latent and deterministic site.
+    init
+        Starting values by site name, for all chains; needed for sites without a prior to draw from
+        (ImproperUniform). Other sites start at prior draws.
 
     Returns
     -------
@@ -282,7 +319,13 @@ def compile_model(
         remedy = 'Write `{"name": value}`.'
         raise errors.wrong_arguments("model_kwargs", model_kwargs, "dict", remedy)
     check_outputs(outputs)
-    call = ModelCall(model, model_args, dict(model_kwargs or {}), outputs)
-    sites = find_sites(model, call.args, call.kwargs)
+    if not isinstance(init, Mapping | None):
+        raise errors.wrong_arguments("init", init, "dict", 'Write `{"name": value}`.')
+    start = {name: jnp.asarray(value) for name, value in (init or {}).items()}
+    # A site without a prior is drawn nowhere: it has its starting value until it is moved.
+    fixed = handlers.substitute(model, data=start) if start else model
+    call = ModelCall(fixed, model_args, dict(model_kwargs or {}), outputs)
+    sites = find_sites(fixed, call.args, call.kwargs, start)
+    errors.check_init({site.name: (site.shape, site.dtype) for site in sites.sites}, start)
     traced = trace_program(call, sites)
-    return Program(call, sites, traced, find_touches(traced, sites))
+    return Program(call, sites, traced, find_touches(traced, sites), start)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -44,6 +45,8 @@ class Site:
         The support in words, for people.
     candidates
         All values of a choice, where they are finitely many and the same for every element.
+    has_prior
+        Whether values can be drawn from its distribution; not so for an ImproperUniform.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Site:
     is_discrete: bool
     support: Support
     candidates: tuple[int, ...] = ()
+    has_prior: bool = True
 
     @property
     def num_components(self) -> int:
@@ -259,9 +263,16 @@ def term_in_words(message: dict[str, Any], terms: np.ndarray) -> tuple[str, str]
     )
 
 
-def find_sites(model: Model, args: tuple, kwargs: Mapping) -> SiteTable:
-    """Run the model with prior draws and describe its latent sites."""
-    run = _first_run(model, args, kwargs)
+def is_improper(fn: Any) -> bool:
+    """Whether a distribution cannot be drawn from."""
+    return isinstance(unwrapped(fn), dist.ImproperUniform)
+
+
+def find_sites(
+    model: Model, args: tuple, kwargs: Mapping, init: Mapping = MappingProxyType({})
+) -> SiteTable:
+    """Run the model with prior draws, where ``init`` has no value, and describe its sites."""
+    run = _first_run(model, args, kwargs, init)
     sites = tuple(_describe(name, message) for name, message in run.latent.items())
     if not sites:
         raise errors.no_latent_sites(run.scored)
@@ -280,7 +291,7 @@ def _describe(name: str, message: dict[str, Any]) -> Site:
     batch_shape, event_shape = value.shape[:num_batch], value.shape[num_batch:]
     support = fn.support
     kind = (value.dtype.name, bool(support.is_discrete), support_in_words(support))
-    return Site(name, batch_shape, event_shape, *kind, _candidates(fn))
+    return Site(name, batch_shape, event_shape, *kind, _candidates(fn), not is_improper(fn))
 
 
 def _candidates(fn: Any) -> tuple[int, ...]:
@@ -295,17 +306,17 @@ def _candidates(fn: Any) -> tuple[int, ...]:
     return tuple(map(int, values)) if values.size <= MOST_CANDIDATES else ()
 
 
-def _first_run(model: Model, args: tuple, kwargs: Mapping) -> ModelRun:
+def _first_run(model: Model, args: tuple, kwargs: Mapping, init: Mapping) -> ModelRun:
     """Run the model on concrete prior draws; translate what goes wrong."""
 
     def refuse_improper(message: dict[str, Any]) -> None:
         is_latent = message["type"] == "sample" and not message["is_observed"]
-        if is_latent and isinstance(unwrapped(message["fn"]), dist.ImproperUniform):
+        if is_latent and is_improper(message["fn"]) and message["name"] not in init:
             raise errors.improper_site(message["name"])
 
     watched = handlers.substitute(model, substitute_fn=refuse_improper)
     try:
-        return run_model(watched, args, kwargs, {}, jax.random.key(0))
+        return run_model(watched, args, kwargs, dict(init), jax.random.key(0))
     except errors.ModelError:
         raise
     except Exception as error:

@@ -141,7 +141,8 @@ def _compute(
         results["priors"][site.name] = _full(unmasked(fn).log_prob(value), site.batch_shape)
         key = inputs[f"key {site.name}"]
         sample_shape = site.shape[: len(site.shape) - len(fn.batch_shape + fn.event_shape)]
-        results["draws"][site.name] = jnp.asarray(draw(fn, key, sample_shape), site.dtype)
+        new = draw(fn, key, sample_shape) if site.has_prior else value
+        results["draws"][site.name] = jnp.asarray(new, site.dtype)
     for (name, number), propose in proposals.items():
         fn, value = unmasked(latent[name]["fn"]), position[name]
         scale = inputs[f"scale {name}"]
