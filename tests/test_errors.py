@@ -15,6 +15,7 @@ from numpyro import handlers
 import adlmh_jax
 from adlmh_jax.config import RunConfig
 from adlmh_jax.program.errors import ModelError
+from adlmh_jax.verdict import ConvergenceWarning
 
 DATA = np.arange(10.0, dtype=np.float32)
 SMALL = {"num_chains": 4, "num_superchains": 2, "num_warmup": 2, "num_samples": 3}
@@ -513,9 +514,11 @@ def test_invalid_densities_are_rejected_counted_and_announced_once():
             num_samples=40,
             progress=False,
         )
-    (warning,) = caught
-    assert warning.filename == __file__
+    warning, doubt = caught
+    assert issubclass(doubt.category, ConvergenceWarning)
+    assert warning.filename == doubt.filename == __file__
     check_sentence(warning.message)
+    check_sentence(doubt.message)
     invalid = dict(zip(result.schedule.names, result.schedule.invalid.sum(axis=0), strict=True))
     worst = max(invalid, key=invalid.get)
     assert f"{sum(invalid.values())} proposals had a log density of NaN" in str(warning.message)

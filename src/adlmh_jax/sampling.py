@@ -3,7 +3,7 @@
 import functools
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -20,7 +20,7 @@ from adlmh_jax.program.sites import Outputs
 from adlmh_jax.progress import BarMeter, Meter, SilentMeter
 from adlmh_jax.proposals import plan_sites
 from adlmh_jax.result import Result
-from adlmh_jax.runner import choose_devices, most_chunk_rounds, place, run_draws, share
+from adlmh_jax.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws, share
 from adlmh_jax.schedules import Schedule, ucb
 from adlmh_jax.starting import start_chains
 from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
@@ -132,14 +132,9 @@ def sample(
     started = time.perf_counter()
     total = config.num_warmup + config.num_samples
     meter: Meter = BarMeter(total, thinning * config.num_chains) if progress else SilentMeter()
-    parts: list[Kept] = []
-    warmup = Phase(jnp.bool_(True), jnp.int32(0))
-    sampling = Phase(jnp.bool_(adapt == "always"), jnp.int32(num_samples))
     most = most_chunk_rounds(code, state.superchains, num_samples)
     go = functools.partial(run_draws, code, chosen, share(chosen, data), key_data)
-    state = go(state, warmup, num_warmup, most, meter, lambda kept: None)
-    state = go(state, sampling, num_samples, most, meter, parts.append)
-    meter.close()
+    state, parts = _run_phases(go, state, config, most, meter)
     seconds = time.perf_counter() - started
     result = make_result(
         program, config, code, plans, kept_names, parts, state, _seed(key), seconds
@@ -147,6 +142,19 @@ def sample(
     if result.draws:
         warn_if_doubtful(result.diagnose(most_values=MOST_DIAGNOSED))
     return result
+
+
+def _run_phases(
+    go: Callable[..., RunState], state: RunState, config: RunConfig, most_rounds: int, meter: Meter
+) -> tuple[RunState, list[Kept]]:
+    """Warm up, then sample; return the last state and the recorded draws, chunk by chunk."""
+    parts: list[Kept] = []
+    warmup = Phase(jnp.bool_(True), jnp.int32(0))
+    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
+    state = go(state, warmup, config.num_warmup, most_rounds, meter, lambda kept: None)
+    state = go(state, sampling, config.num_samples, most_rounds, meter, parts.append)
+    meter.close()
+    return state, parts
 
 
 def warn_if_doubtful(diagnosis: Diagnosis) -> None:
