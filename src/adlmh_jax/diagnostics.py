@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,24 @@ from adlmh_jax.verdict import (
 FEWEST_THINNED = 50  # draws of a chain that thinning leaves
 
 
-def scalars(draws: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield the name of each array, the name of each of its scalars, and its draws."""
+def scalars(
+    draws: Mapping[str, np.ndarray], chosen: Collection[str] | None = None
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield the name of each array, the name of each of its (chosen) scalars, and its draws."""
     for name, array in draws.items():
         flat = array.reshape(*array.shape[:2], -1)
         for index, scalar in enumerate(element_names(name, array.shape[2:])):
+            if chosen is not None and scalar not in chosen:
+                continue
             values = np.ascontiguousarray(flat[..., index])
             yield name, scalar, values.astype(np.int8) if values.dtype == bool else values
 
 
 def measure(
-    draws: Mapping[str, np.ndarray], num_superchains: int, most_values: int | None = None
+    draws: Mapping[str, np.ndarray],
+    num_superchains: int,
+    most_values: int | None = None,
+    most_scalars: int | None = None,
 ) -> dict[str, Mixing]:
     """Measure the mixing of each scalar.
 
@@ -43,15 +50,21 @@ def measure(
         Superchains, of equally many chains.
     most_values
         Where there are more values, only every second, third, ... draw is used.
+    most_scalars
+        Where there are more scalars, only some are measured, evenly spread.
     """
-    total = sum(array.size for array in draws.values())
+    names = [s for n, a in draws.items() for s in element_names(n, a.shape[2:])]
+    stride = 1 if most_scalars is None else math.ceil(len(names) / most_scalars)
+    chosen = set(names[::stride])
+    total = sum(array.size for array in draws.values()) // stride
     num_draws = next(iter(draws.values())).shape[1] if draws else 0
     step = 1
     if most_values is not None and total > most_values:
         step = max(1, min(math.ceil(total / most_values), num_draws // FEWEST_THINNED))
     thinned = {name: array[:, ::step] for name, array in draws.items()}
     return {
-        scalar: measure_mixing(values, num_superchains) for _, scalar, values in scalars(thinned)
+        scalar: measure_mixing(values, num_superchains)
+        for _, scalar, values in scalars(thinned, chosen)
     }
 
 
@@ -126,7 +139,7 @@ def diagnose_run(
     program
         The compiled model.
     mixing
-        What `measure` gave for each scalar.
+        What `measure` gave for each scalar that is to be judged.
     draws
         The draws that were measured.
     selected, accepted
@@ -150,7 +163,7 @@ def diagnose_run(
             for site, touched in program.touches.items()
             if site == name or name in touched.outputs
         )
-        for scalar in element_names(name, array.shape[2:]):
+        for scalar in filter(mixing.__contains__, element_names(name, array.shape[2:])):
             findings: tuple[Finding, ...] = ()
             if groups:  # an output that no random choice reaches is what it is
                 findings = (*judge_mixing(mixing[scalar], num_chains, num_draws),)

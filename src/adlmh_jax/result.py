@@ -206,7 +206,9 @@ class Result:
         self._require_draws()
         return summarise_outputs(self.draws, self._mixing, quantiles)
 
-    def diagnose(self, most_values: int | None = None) -> Diagnosis:
+    def diagnose(
+        self, most_values: int | None = None, most_outputs: int | None = None
+    ) -> Diagnosis:
         """Say in plain words, for each output, whether the run has converged.
 
         Parameters
@@ -214,16 +216,19 @@ class Result:
         most_values
             Where the draws have more values, look only at every second, third, ... draw: quicker,
             and hardly less sharp.
+        most_outputs
+            Where there are more scalar outputs, look only at some of them, evenly spread.
 
         Returns
         -------
         A `Diagnosis`: print it, or ask ``.verdict`` and ``.outputs``.
         """
         self._require_draws()
-        if most_values is None or "_mixing" in self.__dict__:
+        is_thorough = most_values is None and most_outputs is None
+        if is_thorough or "_mixing" in self.__dict__:
             mixing = self._mixing
         else:
-            mixing = measure(self.draws, self.num_superchains, most_values)
+            mixing = measure(self.draws, self.num_superchains, most_values, most_outputs)
         return diagnose_run(self.program, mixing, self.draws, *self._component_tallies)
 
     def _require_draws(self) -> None:

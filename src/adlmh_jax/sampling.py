@@ -27,7 +27,7 @@ from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
 from adlmh_jax.types import Array, Chains, Key, Model
 from adlmh_jax.verdict import ConvergenceWarning, Diagnosis
 
-MOST_DIAGNOSED = 1_000_000  # values that are looked at for the warning at the end
+MOST_VALUES, MOST_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
 
 
 def sample(
@@ -140,7 +140,7 @@ def sample(
         program, config, code, plans, kept_names, parts, state, _seed(key), seconds
     )
     if result.draws:
-        warn_if_doubtful(result.diagnose(most_values=MOST_DIAGNOSED))
+        warn_if_doubtful(result.diagnose(MOST_VALUES, MOST_OUTPUTS))
     return result
 
 
