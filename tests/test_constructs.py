@@ -14,7 +14,7 @@ from updates import check_cache, check_updates, draw_positions
 
 import adlmh_jax
 
-NUM_CHAINS = 4
+NUM_CHAINS = 32  # so that a proposal of each component is accepted in one of them
 RELATIVE_ERROR = 1e-5
 RUN_QUICKLY = {"nested plates", "return a dict", "scan of a discrete state", "Uniform(0, x)"}
 

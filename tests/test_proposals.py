@@ -20,6 +20,7 @@ from exact import (
 from scipy import stats
 
 import adlmh_jax as adlmh
+from adlmh_jax import moves
 from adlmh_jax import step as steps
 from adlmh_jax.program import compile_model
 from adlmh_jax.proposals import plan_sites
@@ -36,6 +37,21 @@ def random_weights(exact):
 def test_gibbs_keeps_posterior(discrete):
     exact = prepare(discrete, {"*": adlmh.gibbs()})
     check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
+
+
+def test_unnormalised_gibbs_is_caught(monkeypatch):
+    """Mutant: scores are taken for probabilities without being divided by their sum."""
+    real = moves._draw_candidate
+
+    def unnormalised(scores, uniforms):
+        upper = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=0)), axis=0)
+        _, *others = real(scores, uniforms)
+        return jnp.sum(uniforms > upper[:-1], axis=0), *others
+
+    monkeypatch.setattr(moves, "_draw_candidate", unnormalised)
+    exact = prepare(ENUMERABLE[0], {"*": adlmh.gibbs()})
+    with pytest.raises(AssertionError):
+        check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
 
 
 def counts():

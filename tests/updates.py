@@ -64,11 +64,9 @@ def check_updates(program, chains):
     """
     evaluate = jax.jit(program.chains_at)
     results = []
-    is_any_accepted = False
     for component, moved, info in move_each_component(program, chains):
-        is_any_accepted |= bool(np.any(info.is_accepted))
+        assert np.any(info.is_accepted), program.sites.component_names[component]
         check_others_stay(program, component, chains, moved)
         check_cache(program, moved, evaluate)
         results.append(moved)
-    assert is_any_accepted
     return results

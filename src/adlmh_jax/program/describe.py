@@ -7,7 +7,7 @@ HEAD = ("site", "components", "batch", "event", "support", "touches terms", "tou
 MOST_ROWS = 24  # of more sites, only the first and the last are shown
 LAST_ROWS = 4
 MOST_NAMES = 4  # in a cell
-MOST_CHARACTERS = 44  # in a cell
+MOST_CHARACTERS = 36  # in a cell
 
 
 def describe(program: Any) -> str:
