@@ -78,14 +78,14 @@ class Counts(NamedTuple):
         Accepted proposals, and proposals of density NaN or +inf, ``[N]``.
     scaled
         Accepted proposals among those that have a scale, ``[N]``.
-    jumps
-        Sums of squared jumps of each of the two ways, where they are compared, ``[2, N]``.
+    taken
+        Accepted proposals of each of the two ways, where they are compared, ``[2, N]``.
     """
 
     accepted: Array
     invalid: Array
     scaled: Array
-    jumps: Array
+    taken: Array
 
 
 def empty_counts(num_components: int) -> Counts:

@@ -233,31 +233,25 @@ def _move_group(
             differs = _flat(is_different(new, old))
             changed = write_rows(changed, differs[:, :num_scouts], at)
     at = view.component + (0 if view.branch.way.is_block else view.element)
-    counts = _count(view, counts, moved, before, at, way)
+    counts = _count(view, counts, moved, at, way)
     info = StepInfo(_any(moved.is_accepted), _any(moved.is_invalid), moved.log_ratio, changed)
     return chains, info, counts
 
 
-def _count(
-    view: _GroupView, counts: Counts, moved: Moved, before: Before, at: Array, way: Array
-) -> Counts:
+def _count(view: _GroupView, counts: Counts, moved: Moved, at: Array, way: Array) -> Counts:
     """Add what happened to the components from ``at`` on."""
     accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
-    scaled, jumps = counts.scaled, counts.jumps
+    scaled, taken = counts.scaled, counts.taken
     if view.branch.scale is not None:
         scaled = _add(scaled, accepted, at)
     if view.branch.way.is_compared:
-        squares = (moved.values[0] - before.reads[0]).astype(jnp.float32) ** 2
-        by_element = squares.reshape(view.branch.site.num_components, -1).sum(axis=-1)
-        if not view.branch.way.is_block:
-            by_element = by_element.sum(keepdims=True)
-        new = lax.dynamic_slice(jumps, (way, at), (1, by_element.size)) + by_element
-        jumps = lax.dynamic_update_slice(jumps, new, (way, at))
+        new = lax.dynamic_slice(taken, (way, at), (1, accepted.size)) + accepted
+        taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (way, at))
     return Counts(
         _add(counts.accepted, accepted, at),
         _add(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
         scaled,
-        jumps,
+        taken,
     )
 
 

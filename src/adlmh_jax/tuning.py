@@ -11,7 +11,9 @@ from adlmh_jax.types import Array
 DECAY = 0.6  # of the Robbins-Monro gains: they vanish, but their sum does not
 MOST_GAIN = 3.0  # for one epoch
 LEAST_SHARE = 0.1  # of either way of a mixture, so that a mode jump stays possible
-MEMORY = 0.97  # how much of the measured jumps is kept from epoch to epoch
+MEMORY = 0.97  # how much of the acceptance counts is kept from epoch to epoch
+# A walk at its best rate moves as far as independent draws that are accepted this often.
+WALK_WORTH = 0.35
 
 
 class Tuning(NamedTuple):
@@ -25,14 +27,14 @@ class Tuning(NamedTuple):
         Walks made with each component's scale, ``[N]``.
     second_share
         Probability of the second way of each entry, ``[M]``; 0 where there is one.
-    jumps, tries
-        Squared jumps and tries of both ways of each entry, ``[2, M]``.
+    taken, tries
+        Accepted proposals and tries of both ways of each entry, ``[2, M]``.
     """
 
     log_scale: Array
     num_moves: Array
     second_share: Array
-    jumps: Array
+    taken: Array
     tries: Array
 
 
@@ -63,15 +65,24 @@ def tune(
     gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MOST_GAIN)
     log_scale = tuning.log_scale + gain * (rate - data.target_rate)
 
-    # The better way jumps farther, in the mean square, for the same number of tries.
-    jumped = jax.vmap(lambda jumps: jax.ops.segment_sum(jumps, data.entry_of, num_entries))(
-        counts.jumps
+    # In proportion to acceptance. Distances would be sharper, but during the approach of the
+    # posterior those of prior draws are so large that nothing later weighs against them.
+    accepted = jax.vmap(lambda taken: jax.ops.segment_sum(taken, data.entry_of, num_entries))(
+        counts.taken
     )
-    jumps = MEMORY * tuning.jumps + jumped / num_chains
+    taken = MEMORY * tuning.taken + accepted / num_chains
     tried = MEMORY * tuning.tries + tries
-    mean = jumps / jnp.maximum(tried, 1.0)
+    is_walk = jnp.arange(2)[:, None] == data.scaled_way
+    worth = jnp.where(is_walk, WALK_WORTH / _entry_rates(data), 1.0)
+    mean = worth * taken / jnp.maximum(tried, 1.0)
     share = mean[1] / jnp.maximum(mean[0] + mean[1], jnp.finfo(jnp.float32).tiny)
     is_known = (tried.min(axis=0) > 1.0) & (mean.sum(axis=0) > 0.0)
     share = jnp.clip(jnp.where(is_known, share, 0.5), LEAST_SHARE, 1.0 - LEAST_SHARE)
     second_share = jnp.where(data.is_mixed, share, 0.0)
-    return Tuning(log_scale, num_moves, second_share, jumps, tried)
+    return Tuning(log_scale, num_moves, second_share, taken, tried)
+
+
+def _entry_rates(data: KernelData) -> Array:
+    """Return the rate that the walks of each entry aim at, ``[M]``."""
+    zeros = jnp.zeros(data.element_of.size)
+    return zeros.at[data.entry_of].set(data.target_rate)

@@ -30,7 +30,7 @@ class Way:
     is_block
         Whether all elements move at once, each accepted or rejected on its own.
     is_compared
-        Whether the squared jumps of this way are compared with those of another.
+        Whether the acceptance of this way is compared with that of another.
     """
 
     proposal: int = PRIOR
