@@ -36,11 +36,13 @@ def best_rate(run, per_call):
 class Run:
     """A compiled run: prior proposals, no blocks, every step exactly the paper's but the epochs."""
 
-    def __init__(self, problem, num_superchains, chains_each, is_adapting=True, epoch=None):
+    def __init__(
+        self, problem, num_superchains, chains_each, is_adapting=True, epoch=None, schedule=None
+    ):
         outputs = list(problem.outputs)
         program = compile_model(problem.model, problem.args, problem.kwargs, outputs=outputs)
         self.kernel, self.data = build_kernel(program, plan_sites(program, "prior", "never"))
-        self.schedule = adlmh.ucb()
+        self.schedule = schedule or adlmh.ucb()
         devices = runner.choose_devices(None, num_superchains)
         num_superchains = -(-num_superchains // devices.count) * devices.count
         num_entries = self.kernel.num_entries

@@ -215,3 +215,18 @@ def test_sums_pass_24_bits():
 def test_negative_exploration_is_refused():
     with pytest.raises(ValueError, match="exploration"):
         schedules.ucb(-1.0)
+
+
+def test_outputs_are_pooled_where_histories_would_be_too_many(monkeypatch):
+    """Two outputs with room for one history are one output, which changes when either does."""
+    monkeypatch.setattr(schedules, "MOST_OF_A_SCOUT", 3)
+    pooled = run_schedule([SCRIPT], 3, 2, 4, schedules.ucb(0.5, False))
+    joint = run_schedule([SCRIPT], 3, 2, 4, schedules.ucb(0.5, True))
+    assert pooled.history.shape == joint.history.shape == (1, 3, 1)
+    np.testing.assert_array_equal(pooled.rewards.value, joint.rewards.value)
+    np.testing.assert_array_equal(pooled.counts.value, joint.counts.value)
+
+
+def test_pooling_keeps_neighbours_together():
+    changed = jnp.zeros((1, 5, 1), bool).at[0, 2].set(True)
+    np.testing.assert_array_equal(schedules.pool_outputs(changed, 3)[0, :, 0], [False, True, False])

@@ -17,6 +17,7 @@ from adlmh_jax.types import Array, EpochLog
 
 FLOOR = 0.1  # alpha_k >= 0.1 / N: the ergodicity condition alpha_k > eps, by construction
 MOST_HISTORY = 1 << 20  # entries of a superchain's histories, K x N for each chain that counts
+MOST_OF_A_SCOUT = 1 << 24  # entries of the histories of one chain
 
 
 class Schedule(NamedTuple):
@@ -93,17 +94,23 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
     In a superchain of many chains, rewards and counts are sums over its chains, so the exploration
     term shrinks with the evidence of all of them; with one chain they are the paper's. Where
     K x N histories for every chain would take more than about a million entries, only the first
-    few chains count (at least one): their rewards are exact, and memory stays bounded.
+    few chains count (at least one): their rewards are exact, and memory stays bounded. Where those
+    of a single chain would take more than sixteen million, neighbouring outputs are taken together.
     """
     if exploration < 0:
         raise ValueError(f"`exploration` must not be negative, got {exploration}.")
 
+    def count_histories(num_components: int, num_outputs: int) -> int:
+        if joint_output:
+            return 1
+        return min(num_outputs, max(1, MOST_OF_A_SCOUT // num_components))
+
     def num_scouts(num_components: int, num_outputs: int, num_chains: int) -> int:
-        num_histories = 1 if joint_output else num_outputs
-        return max(1, min(num_chains, MOST_HISTORY // (num_histories * num_components)))
+        num_histories = count_histories(num_components, num_outputs)
+        return max(1, min(num_chains, MOST_HISTORY // max(1, num_histories * num_components)))
 
     def init(num_components: int, num_outputs: int, num_chains: int) -> UcbState:
-        num_histories = 1 if joint_output else num_outputs
+        num_histories = count_histories(num_components, num_outputs)
         scouts = num_scouts(num_components, num_outputs, num_chains)
         ones = jnp.ones(num_components)
         history = jnp.zeros((num_histories, num_components, scouts))
@@ -116,8 +123,7 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
         return apply_floor(bound / jnp.sum(bound))
 
     def award(state: UcbState, log: EpochLog) -> UcbState:
-        if joint_output:
-            log = log._replace(changed=jnp.any(log.changed, axis=1, keepdims=True))
+        log = log._replace(changed=pool_outputs(log.changed, state.history.shape[0]))
         rewards, penalties, history = propagate_rewards(state.history, log)
         return UcbState(
             compensated_add(state.rewards, rewards),
@@ -127,6 +133,17 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
 
     name = f"ucb(exploration={exploration}, joint_output={joint_output})"
     return Schedule(init, weights, award, num_scouts, name)
+
+
+def pool_outputs(changed: Array, num_histories: int) -> Array:
+    """Make neighbouring outputs one, which changes when any of them does: ``[E, K, C]``."""
+    num_steps, num_outputs, num_chains = changed.shape
+    if num_outputs == num_histories:
+        return changed
+    size = -(-num_outputs // num_histories)
+    padding = ((0, 0), (0, size * num_histories - num_outputs), (0, 0))
+    parts = jnp.pad(changed, padding).reshape(num_steps, num_histories, size, num_chains)
+    return jnp.any(parts, axis=2)
 
 
 def apply_floor(alpha: Array) -> Array:
