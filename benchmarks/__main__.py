@@ -1,6 +1,6 @@
 """Run all benchmarks: ``python -m benchmarks``."""
 
-from benchmarks import compilation, throughput
+from benchmarks import compilation, evaluations, plates, posteriordb, throughput
 
-for benchmark in (throughput, compilation):
+for benchmark in (throughput, compilation, plates, posteriordb, evaluations):
     benchmark.main()
