@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from adlmh_jax import zoo
-from adlmh_jax.experiments import Budget, claim, demo, quick_budget, reproduce, runs, storage
+from adlmh_jax import storage, zoo
+from adlmh_jax.experiments import Budget, claim, demo, quick_budget, reproduce, runs
 from adlmh_jax.experiments.cases import ADLMH, CASES, FURTHER_METHODS, LMH, Case
 from adlmh_jax.experiments.figures import hardest_target
 from adlmh_jax.experiments.report import readme_section, summary_table, write_report

@@ -11,7 +11,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 LEVELS = {
     "types": 0,
-    **dict.fromkeys(["config", "host", "layout", "tally"], 0.5),
+    **dict.fromkeys(["config", "host", "layout", "storage", "tally"], 0.5),
     **dict.fromkeys(["distances", "mixing", "program", "progress", "schedules", "streaming"], 1),
     "verdict": 2,
     **dict.fromkeys(["proposals", "zoo"], 3),
@@ -21,7 +21,7 @@ LEVELS = {
     **dict.fromkeys(["starting", "tuning"], 4.3),
     "superchain": 4.5,
     **dict.fromkeys(["functional", "runner"], 5),
-    "binding": 5.5,
+    **dict.fromkeys(["binding", "checkpoint"], 5.5),
     **dict.fromkeys(["diagnostics", "export", "numpyro_kernel"], 6),
     "result": 6.5,
     "plots": 7,

@@ -101,6 +101,19 @@ def _put(tree: Any, sharding: NamedSharding) -> Any:
     return jax.device_put(tree, sharding)
 
 
+def restore(devices: Devices, fresh: SuperchainState, leaves: Sequence[np.ndarray]) -> Any:
+    """Put the arrays of stored superchains on the devices, in the place of fresh ones.
+
+    Superchains that fill up the devices are not stored: the last one stands in for them.
+    """
+
+    def fill(leaf: np.ndarray, like: Array) -> np.ndarray:
+        return np.concatenate([leaf, np.repeat(leaf[-1:], len(like) - len(leaf), axis=0)])
+
+    filled = [fill(*pair) for pair in zip(leaves, jax.tree.leaves(fresh), strict=True)]
+    return _put(jax.tree.unflatten(jax.tree.structure(fresh), filled), devices.sharding)
+
+
 def to_host(tree: Any) -> Any:
     """Bring arrays to the host, from all processes to all processes."""
     if jax.process_count() > 1:
@@ -186,9 +199,9 @@ def run_draws(
     num_draws: int,
     most_rounds: int,
     meter: Meter,
-    save: Callable[[Kept], None],
+    save: Callable[[Kept, RunState], None],
 ) -> RunState:
-    """Make ``num_draws`` draws, chunk by chunk; hand the draws of each chunk to ``save``.
+    """Make ``num_draws`` draws, chunk by chunk; hand each chunk and the state to ``save``.
 
     A round may hold several draws; those beyond ``num_draws`` are made but not saved.
     """
@@ -209,7 +222,8 @@ def run_draws(
         left, next_round = left - num_rounds, next_round + num_rounds
         num_new = min(num_rounds * per_round, num_draws - saved)
         saved += num_new
-        save(jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept)))
+        part = jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept))
+        save(part, RunState(next_round, superchains))
         meter.update(num_new, seconds, to_host(superchains.tallies))
         chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
     return RunState(next_round, superchains)

@@ -1,31 +1,34 @@
 """`sample`: from a model to a `Result`."""
 
+import dataclasses
 import functools
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from adlmh_jax.checkpoint import Done, Store, fingerprint
 from adlmh_jax.collecting import make_result, sources
 from adlmh_jax.config import RunConfig, default_epoch
-from adlmh_jax.kernel import build_kernel
+from adlmh_jax.kernel import KernelData, build_kernel
 from adlmh_jax.layout import Layout
 from adlmh_jax.program import Program, compile_model
 from adlmh_jax.program.errors import nearest
 from adlmh_jax.program.sites import Outputs
 from adlmh_jax.progress import BarMeter, Meter, SilentMeter
-from adlmh_jax.proposals import plan_sites
+from adlmh_jax.proposals import SitePlan, plan_sites
 from adlmh_jax.result import Result
 from adlmh_jax.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws, share
 from adlmh_jax.schedules import Schedule, ucb
 from adlmh_jax.starting import start_chains
 from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
 from adlmh_jax.types import Array, Chains, Key, Model
-from adlmh_jax.verdict import ConvergenceWarning, Diagnosis
+from adlmh_jax.verdict import ConvergenceWarning
 
 MOST_VALUES, MOST_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
 
@@ -50,6 +53,8 @@ def sample(
     keep: str | Sequence[str] = "outputs",
     init: Mapping[str, Any] | None = None,
     start_together: bool = False,
+    store: str | Path | None = None,
+    resume: bool = False,
     devices: Sequence[Any] | None = None,
     progress: bool = True,
 ) -> Result:
@@ -96,6 +101,9 @@ def sample(
     start_together
         Start all chains of a superchain at one point: nested R-hat then compares superchains that
         know nothing of each other's start, as its authors assume.
+    store, resume
+        A directory: draws and state are written there every few seconds, and ``resume=True`` goes
+        on with the run that it holds, or begins it. The draws are those of an uninterrupted run.
     devices
         Where to run; default: all devices.
     progress
@@ -106,11 +114,7 @@ def sample(
     A `Result`.
     """
     config = RunConfig(num_chains, num_superchains, num_warmup, num_samples, thinning, epoch, adapt)
-    if not isinstance(schedule, Schedule):
-        raise TypeError(
-            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
-            f"{type(schedule).__name__}."
-        )
+    _check_schedule(schedule)
     key = make_key(key)
     program = compile_model(model, model_args, model_kwargs, outputs=outputs, init=init)
     plans = plan_sites(program, proposals, blocks)
@@ -129,36 +133,93 @@ def sample(
     _check_blocks(program, chains)
     state = place(chosen, kernel, data, schedule, chains)
 
+    done, disk = Done(state, 0, 0, []), None
+    if store is not None:
+        settings = _settings(program, config, code, plans, kept_names, _seed(key), data)
+        disk = Store(store, settings, resume)
+        done = disk.load(state, jax.eval_shape(code.keep.record, chains), chosen)
     started = time.perf_counter()
-    total = config.num_warmup + config.num_samples
-    meter: Meter = BarMeter(total, thinning * config.num_chains) if progress else SilentMeter()
+    left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
+    meter: Meter = BarMeter(left, thinning * config.num_chains) if progress else SilentMeter()
     most = most_chunk_rounds(code, state.superchains, num_samples)
     go = functools.partial(run_draws, code, chosen, share(chosen, data), key_data)
-    state, parts = _run_phases(go, state, config, most, meter)
+    state, parts = _run_phases(go, done, config, most, meter, disk)
     seconds = time.perf_counter() - started
-    result = make_result(
-        program, config, code, plans, kept_names, parts, state, _seed(key), seconds
-    )
-    if result.draws:
-        warn_if_doubtful(result.diagnose(MOST_VALUES, MOST_OUTPUTS))
+    made = (state, _seed(key), seconds)
+    result = make_result(program, config, code, plans, kept_names, parts, *made)
+    warn_if_doubtful(result)
     return result
 
 
+def _check_schedule(schedule: Any) -> None:
+    if not isinstance(schedule, Schedule):
+        raise TypeError(
+            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
+            f"{type(schedule).__name__}."
+        )
+
+
 def _run_phases(
-    go: Callable[..., RunState], state: RunState, config: RunConfig, most_rounds: int, meter: Meter
+    go: Callable[..., RunState],
+    done: Done,
+    config: RunConfig,
+    most_rounds: int,
+    meter: Meter,
+    disk: Store | None,
 ) -> tuple[RunState, list[Kept]]:
-    """Warm up, then sample; return the last state and the recorded draws, chunk by chunk."""
-    parts: list[Kept] = []
+    """Warm up, then sample, from where the run is; return the last state and all draws."""
+    parts = list(done.parts)
+    counts = {"warmup": done.num_warmup, "samples": done.num_samples}
+
+    def note(phase: str, kept: Kept, state: RunState) -> None:
+        counts[phase] += kept.log_density.shape[1]
+        if phase == "samples":
+            parts.append(kept)
+        if disk is not None:
+            new = [kept] if phase == "samples" else []
+            is_last = counts["samples"] == config.num_samples
+            here = Done(state, counts["warmup"], counts["samples"], new)
+            disk.save(here, config.superchains, is_last)
+
+    state = done.state
     warmup = Phase(jnp.bool_(True), jnp.int32(0))
     sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
-    state = go(state, warmup, config.num_warmup, most_rounds, meter, lambda kept: None)
-    state = go(state, sampling, config.num_samples, most_rounds, meter, parts.append)
+    for phase, settings, total in (
+        ("warmup", warmup, config.num_warmup),
+        ("samples", sampling, config.num_samples),
+    ):
+        left = total - counts[phase]
+        state = go(state, settings, left, most_rounds, meter, functools.partial(note, phase))
     meter.close()
     return state, parts
 
 
-def warn_if_doubtful(diagnosis: Diagnosis) -> None:
+def _settings(
+    program: Program,
+    config: RunConfig,
+    code: Code,
+    plans: Mapping[str, SitePlan],
+    kept_names: Sequence[str],
+    seed: int,
+    data: KernelData,
+) -> dict[str, Any]:
+    """Return what must be the same for a stored run to go on."""
+    return {
+        **dataclasses.asdict(config),
+        "model": repr(program),
+        "data": fingerprint(data),
+        "schedule": code.schedule.name,
+        "proposals": {name: plan.words for name, plan in plans.items()},
+        "keep": list(kept_names),
+        "key": str(seed),
+    }
+
+
+def warn_if_doubtful(result: Result) -> None:
     """Say it, once, if the run cannot be trusted."""
+    if not result.draws:
+        return
+    diagnosis = result.diagnose(MOST_VALUES, MOST_OUTPUTS)
     if diagnosis.verdict != "converged":
         warnings.warn(
             f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",

@@ -5,8 +5,8 @@ from adlmh_jax.experiments.cases import CASE_NAMES
 from adlmh_jax.experiments.demonstration import demo
 from adlmh_jax.experiments.report import readme_section
 from adlmh_jax.experiments.reproduction import load_numbers, reproduce
-from adlmh_jax.experiments.storage import make_directory
 from adlmh_jax.experiments.user_model import run_model
+from adlmh_jax.storage import make_directory
 
 __all__ = [
     "CASE_NAMES",

@@ -9,9 +9,9 @@ import numpy as np
 from adlmh_jax.experiments.cases import PAPER_METHODS, Case
 from adlmh_jax.experiments.claim import PAPERS_RATIO
 from adlmh_jax.experiments.runs import Lab
-from adlmh_jax.experiments.storage import Arrays
 from adlmh_jax.experiments.studies import bar_reports, claim_curves, paper_stretch
 from adlmh_jax.plots import plot_convergence, plot_schedule
+from adlmh_jax.storage import Arrays
 from adlmh_jax.zoo import Problem, Truth
 
 DOTS_PER_INCH = 120

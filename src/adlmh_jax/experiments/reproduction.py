@@ -10,7 +10,7 @@ from adlmh_jax.experiments import figures, report, studies
 from adlmh_jax.experiments.budget import Budget
 from adlmh_jax.experiments.cases import CASE_NAMES, CASES, Case
 from adlmh_jax.experiments.runs import Lab
-from adlmh_jax.experiments.storage import load_json, make_directory, save_json, save_text
+from adlmh_jax.storage import load_json, make_directory, save_json, save_text
 
 
 def reproduce(

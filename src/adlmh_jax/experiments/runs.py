@@ -13,16 +13,16 @@ import numpy as np
 from adlmh_jax.distances import log_checkpoints, running_curve
 from adlmh_jax.experiments.budget import Budget
 from adlmh_jax.experiments.cases import Case, Method
-from adlmh_jax.experiments.storage import (
+from adlmh_jax.mixing import autocovariance, effective_size
+from adlmh_jax.result import Result, ScheduleReport
+from adlmh_jax.sampling import sample
+from adlmh_jax.storage import (
     Arrays,
     load_arrays,
     load_json,
     save_arrays,
     save_json,
 )
-from adlmh_jax.mixing import autocovariance, effective_size
-from adlmh_jax.result import Result, ScheduleReport
-from adlmh_jax.sampling import sample
 from adlmh_jax.verdict import ConvergenceWarning
 from adlmh_jax.zoo import Problem
 

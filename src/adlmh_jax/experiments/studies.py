@@ -11,10 +11,10 @@ from adlmh_jax.distances import quartiles
 from adlmh_jax.experiments.cases import ADLMH, LMH, PAPER_METHODS, Case, Method
 from adlmh_jax.experiments.claim import Curves, sample_ratio, verdict
 from adlmh_jax.experiments.runs import LAGS, Lab, Stretch, schedule_report
-from adlmh_jax.experiments.storage import Arrays
 from adlmh_jax.plots import unit_rewards
 from adlmh_jax.result import ScheduleReport
 from adlmh_jax.schedules import ucb
+from adlmh_jax.storage import Arrays
 
 MOST_DRAWS = 26_000_000  # of the chains of one stretch: they are in memory at once
 FEWEST_SUPERCHAINS = 16  # a bootstrap over fewer says little
