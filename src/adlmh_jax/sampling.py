@@ -127,8 +127,7 @@ def sample(
     thinning = config.thinning or kernel.num_entries
     plan = make_plan(thinning, config.epoch or default_epoch(kernel.num_entries))
     code = Code(kernel, schedule, plan, _keep(program, kept_names))
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-    key_data = np.asarray(jax.random.key_data(keys))
+    key_data = _superchain_keys(key, num_superchains)
     chains = _start(program, key, num_superchains, config.chains_each, start_together)
     _check_blocks(program, chains)
     state = place(chosen, kernel, data, schedule, chains)
@@ -149,6 +148,12 @@ def sample(
     result = make_result(program, config, code, plans, kept_names, parts, *made)
     warn_if_doubtful(result)
     return result
+
+
+def _superchain_keys(key: Key, num_superchains: int) -> np.ndarray:
+    """Return the words of the key of each superchain."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
+    return np.asarray(jax.random.key_data(keys))
 
 
 def _check_schedule(schedule: Any) -> None:
