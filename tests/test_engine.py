@@ -193,7 +193,6 @@ def test_all_cores_are_used_without_asking():
     ).stdout == ("1\n")
 
 
-@pytest.mark.slow
 def test_memory_of_a_streaming_run():
     """10,000 chains and 100,000 steps in less than 2 GB."""
     code = """
