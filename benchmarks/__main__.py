@@ -1,6 +1,13 @@
 """Run all benchmarks: ``python -m benchmarks``."""
 
-from benchmarks import compilation, evaluations, plates, posteriordb, throughput
+from benchmarks import (
+    compilation,
+    evaluations,
+    numpyro_kernel,
+    plates,
+    posteriordb,
+    throughput,
+)
 
-for benchmark in (throughput, compilation, plates, posteriordb, evaluations):
+for benchmark in (throughput, compilation, numpyro_kernel, plates, posteriordb, evaluations):
     benchmark.main()

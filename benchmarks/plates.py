@@ -86,9 +86,7 @@ def seconds_of(run):
 
 def our_sweep(model, args):
     """Return seconds of a sweep over all latents, of one of `NUM_CHAINS` chains on one core."""
-    algorithm = as_algorithm(
-        adlmh.compile_model(model, args, outputs=["return"] if False else None)
-    )
+    algorithm = as_algorithm(adlmh.compile_model(model, args))
     position, _ = algorithm.start(jax.random.key(0), NUM_CHAINS)
     state = algorithm.init(position)
 

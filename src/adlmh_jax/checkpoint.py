@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from adlmh_jax.program.constants import to_bytes
 from adlmh_jax.runner import Devices, RunState, restore, to_host
 from adlmh_jax.storage import load_arrays, load_json, make_directory, save_arrays, save_json
 from adlmh_jax.superchain import Kept
@@ -101,5 +102,5 @@ def fingerprint(tree: Any) -> int:
     """Return a number that tells arrays from others."""
     code = 0
     for leaf in jax.tree.leaves(tree):
-        code = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), code)
+        code = zlib.crc32(to_bytes(leaf), code)
     return code

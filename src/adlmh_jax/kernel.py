@@ -51,8 +51,8 @@ class KernelData(NamedTuple):
         Element of the site that each entry moves, ``[M]``; 0 for a block.
     entry_of
         Entry of each component, ``[N]``.
-    target_rate
-        Acceptance rate that the scale of each component aims at, ``[N]``.
+    dimension
+        Numbers in one choice of each component, ``[N]``.
     scaled_way
         Which way of each entry has a scale, ``[M]``; -1 for none.
     is_mixed
@@ -64,7 +64,7 @@ class KernelData(NamedTuple):
     member_of: Array
     element_of: Array
     entry_of: Array
-    target_rate: Array
+    dimension: Array
     scaled_way: Array
     is_mixed: Array
 
@@ -110,7 +110,7 @@ def build_kernel(
     columns: list[tuple] = []
     elements: list[int] = []
     entry_of: list[int] = []
-    rates, scaled, mixed = [], [], []
+    dimensions, scaled, mixed = [], [], []
     for site in program.sites.sites:
         plan = plans[site.name]
         first, last = places[site.name, 0], places[site.name, len(plan.ways) - 1]
@@ -119,7 +119,7 @@ def build_kernel(
         entry_of.extend(len(columns) + each * i for i in range(site.num_components))
         columns.extend([(first, last)] * num_entries)
         elements.extend(range(num_entries))
-        rates.extend([plan.target_rate] * site.num_components)
+        dimensions.extend([site.event_size] * site.num_components)
         has_scale = [groups[place[0]].branch.scale is not None for place in (first, last)]
         scaled.extend([has_scale.index(True) if any(has_scale) else -1] * num_entries)
         mixed.extend([len(plan.ways) > 1] * num_entries)
@@ -130,7 +130,7 @@ def build_kernel(
         jnp.asarray(table[:, :, 1].T),
         jnp.asarray(elements, jnp.int32),
         jnp.asarray(entry_of, jnp.int32),
-        jnp.asarray(rates, jnp.float32),
+        jnp.asarray(dimensions, jnp.float32),
         jnp.asarray(scaled, jnp.int32),
         jnp.asarray(mixed),
     )

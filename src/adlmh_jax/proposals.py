@@ -15,8 +15,6 @@ from adlmh_jax.program.tracing import Propose
 from adlmh_jax.program.walks import user_proposal, walk_integers, walk_real
 
 MOST_GIBBS_VALUES = 32  # larger supports are walked, not enumerated, by "auto"
-SCALAR_RATE = 0.44  # acceptance rates that are best for walks in one and in many dimensions
-VECTOR_RATE = 0.234
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,12 @@ class SitePlan:
         One or two ways.
     hooks
         The proposals to trace, by (site, number).
-    target_rate
-        Acceptance rate that the scale aims at.
     words
         The plan in words.
     """
 
     ways: tuple[Way, ...]
     hooks: dict[tuple[str, int], Propose] = field(default_factory=dict)
-    target_rate: float = SCALAR_RATE
     words: str = "prior()"
 
     @property
@@ -175,7 +170,8 @@ def _automatic(program: Program, site: Site) -> Proposal:
 
 
 def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> SitePlan:
-    if not site.has_prior and "prior" in str(proposal):
+    kinds = [proposal] if proposal.other is None else [proposal, proposal.other]
+    if not site.has_prior and any(kind.kind == "prior" for kind in kinds):
         raise ValueError(
             f"Site `{site.name}` is ImproperUniform: it has no prior to draw from. Use "
             "`random_walk()`."
@@ -188,15 +184,13 @@ def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> S
             )
         way = Way(candidates=site.candidates, is_block=is_block)
         return SitePlan((way,), words=_words(proposal, is_block))
-    kinds = [proposal] if proposal.other is None else [proposal, proposal.other]
     ways, hooks = [], {}
     for number, kind in enumerate(kinds):
         propose = _hook(site, kind)
         if propose is not None:
             hooks[site.name, number] = propose
         ways.append(Way(-1 if propose is None else number, (), is_block, len(kinds) > 1))
-    rate = SCALAR_RATE if site.event_size == 1 else VECTOR_RATE
-    return SitePlan(tuple(ways), hooks, rate, _words(proposal, is_block))
+    return SitePlan(tuple(ways), hooks, _words(proposal, is_block))
 
 
 def _hook(site: Site, proposal: Proposal) -> Propose | None:

@@ -13,9 +13,10 @@ def are_equal(first: Array | np.ndarray, second: Array | np.ndarray) -> bool:
     """Whether two arrays are the same, or small and equal bit for bit."""
     if first is second:
         return True
-    return first.size <= MOST_COMPARED and _bytes(first) == _bytes(second)
+    return first.size <= MOST_COMPARED and to_bytes(first) == to_bytes(second)
 
 
-def _bytes(value: Array | np.ndarray) -> bytes:
+def to_bytes(value: Array | np.ndarray) -> bytes:
+    """Return the contents of an array, of keys too."""
     is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(value) if is_key else value).tobytes()

@@ -4,7 +4,7 @@ import difflib
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -212,17 +212,18 @@ def shape_changes(name: str, first: tuple, second: tuple) -> ModelError:
     )
 
 
-def check_init(sites: Mapping[str, tuple[tuple[int, ...], str]], init: Mapping[str, Any]) -> None:
-    """Refuse starting values that fit no site."""
-    for name, value in init.items():
-        if name not in sites:
-            raise ModelError(f"`init` has no latent site `{name}`. {nearest(name, list(sites))}")
-        shape, dtype = sites[name]
-        if value.shape != shape or (value.dtype.kind == "f") != dtype.startswith("float"):
-            raise ModelError(
-                f"`init` of `{name}` has shape {value.shape} and dtype {value.dtype}; the site has "
-                f"shape {shape} and dtype {dtype}."
-            )
+def unknown_init(name: str, sites: Sequence[str]) -> ModelError:
+    """Refuse a starting value of no site."""
+    return ModelError(f"`init` has no latent site `{name}`. {nearest(name, list(sites))}")
+
+
+def wrong_init(name: str, value: Any, shape: tuple[int, ...], is_discrete: bool) -> ModelError:
+    """Refuse a starting value that does not fit its site."""
+    kind = "integers" if is_discrete else "numbers"
+    return ModelError(
+        f"`init` of `{name}` has shape {value.shape} and dtype {value.dtype}; the site has {kind} "
+        f"of shape {shape}."
+    )
 
 
 def improper_site(name: str) -> ModelError:

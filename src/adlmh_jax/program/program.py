@@ -1,5 +1,6 @@
 """`compile_model`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,6 +34,7 @@ from adlmh_jax.program.sites import (
     element_names,
     find_sites,
     run_model,
+    starting_value,
     term_in_words,
 )
 from adlmh_jax.program.touches import Touches, find_completed, find_touches
@@ -323,9 +325,13 @@ def compile_model(
         raise errors.wrong_arguments("init", init, "dict", 'Write `{"name": value}`.')
     start = {name: jnp.asarray(value) for name, value in (init or {}).items()}
     # A site without a prior is drawn nowhere: it has its starting value until it is moved.
-    fixed = handlers.substitute(model, data=start) if start else model
+    start_there = functools.partial(starting_value, start)
+    fixed = handlers.substitute(model, substitute_fn=start_there) if start else model
     call = ModelCall(fixed, model_args, dict(model_kwargs or {}), outputs)
     sites = find_sites(fixed, call.args, call.kwargs, start)
-    errors.check_init({site.name: (site.shape, site.dtype) for site in sites.sites}, start)
+    for name in start:
+        if name not in sites.names:
+            raise errors.unknown_init(name, sites.names)
+    start = {name: value.astype(sites[name].dtype) for name, value in start.items()}
     traced = trace_program(call, sites)
     return Program(call, sites, traced, find_touches(traced, sites), start)

@@ -60,12 +60,15 @@ class Piece:
 
     Attributes
     ----------
+    name
+        Of the term.
     fragment
         What computes it.
     reads, constants
         The sites read and the constants of the graph, by number.
     """
 
+    name: str
     fragment: Fragment
     reads: dict[int, str]
     constants: dict[int, int]
@@ -92,47 +95,37 @@ class Roller:
     term_layout: Layout
     moved: str
 
-    def find_runs(self, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """Split the terms, in the order of their rows, into runs; most have a single term."""
-        if len(names) < LEAST_RUN:
-            return [(name,) for name in names]
-        runs: list[list[str]] = []
+    def find_runs(self, names: Sequence[str]) -> list[list[Piece]]:
+        """Find the runs among terms that are in the order of their rows."""
+        runs: list[list[Piece]] = []
         step: tuple[bool, ...] | None = None  # how the last run goes on
-        last: Piece | None = None
-        for name in names:
-            piece = self.piece(name)
-            goes_on = self._step(runs[-1][-1], last, name, piece) if last else None
+        for piece in map(self._piece, names if len(names) >= LEAST_RUN else ()):
+            goes_on = self._step(runs[-1][-1], piece) if runs else None
             if goes_on is not None and step in (None, goes_on):
-                runs[-1].append(name)
+                runs[-1].append(piece)
                 step = goes_on
             else:
-                runs.append([name])
+                runs.append([piece])
                 step = None
-            last = piece
-        return [
-            part
-            for run in runs
-            for part in ([tuple(run)] if len(run) >= LEAST_RUN else [(name,) for name in run])
-        ]
+        return [run for run in runs if len(run) >= LEAST_RUN]
 
-    def piece(self, name: str) -> Piece:
+    def _piece(self, name: str) -> Piece:
         """Cut out a term on its own."""
         cutter = Cutter(self.graph, dict.fromkeys(self.values.values(), "value"))
         fragment = cutter.cut([self.terms[name]])
         site_of = {value: site for site, value in self.values.items()}
         reads = {number: site_of[value] for number, value in cutter.inputs.items()}
-        return Piece(fragment, reads, cutter.constants)
+        return Piece(name, fragment, reads, cutter.constants)
 
-    def _step(
-        self, name: str, piece: Piece, next_name: str, next_piece: Piece
-    ) -> tuple[bool, ...] | None:
+    def _step(self, piece: Piece, next_piece: Piece) -> tuple[bool, ...] | None:
         """Return which reads move on to the next site between two terms of a run.
 
         None if the two are no run.
         """
-        if self.moved in (name, next_name) or not self._is_alike(piece, next_piece):
+        names = (piece.name, next_piece.name)
+        if self.moved in names or not self._is_alike(piece, next_piece):
             return None
-        if not _is_next(self.term_layout[name], self.term_layout[next_name]):
+        if not _is_next(*(self.term_layout[name] for name in names)):
             return None
         moves_on = []
         for before, after in zip(piece.reads.values(), next_piece.reads.values(), strict=True):
@@ -177,21 +170,20 @@ class RolledReads:
     literals: set[int] = field(default_factory=set)
 
 
-def roll(roller: Roller, run: Sequence[str], cutter: Cutter, found: RolledReads) -> RolledNode:
+def roll(roller: Roller, run: Sequence[Piece], cutter: Cutter, found: RolledReads) -> RolledNode:
     """Return the node that computes a run; its inputs are numbered by the branch's cutter."""
     graph = roller.graph
-    pieces = [roller.piece(name) for name in run]
-    first = pieces[0]
+    first, second = run[:2]
     numbers, is_mapped = [], []
     for body_number, site in first.reads.items():
-        is_fixed = pieces[1].reads[body_number] == site
+        is_fixed = second.reads[body_number] == site
         number = cutter.number(roller.values[site]) if is_fixed else cutter.new_number()
         if not is_fixed:
             found.sites[number] = (site, len(run))
         numbers.append(number)
         is_mapped.append(not is_fixed)
     for body_number in first.constants:
-        sources = [piece.constants[body_number] for piece in pieces]
+        sources = [piece.constants[body_number] for piece in run]
         values = [graph.constants[source] for source in sources]
         is_fixed = all(are_equal(values[0], other) for other in values[1:])
         number = cutter.new_number()
@@ -215,20 +207,22 @@ def cut_terms(
     Of each run, the first term and the shape of all.
     """
     rolled = RolledReads()
-    runs = roller.find_runs(names) if may_roll else [(name,) for name in names]
-    single = cutter.cut([roller.terms[run[0]] for run in runs if len(run) == 1])
+    runs = {run[0].name: run for run in roller.find_runs(names)} if may_roll else {}
+    later = {piece.name for run in runs.values() for piece in run[1:]}
+    firsts = [name for name in names if name not in later]
+    single = cutter.cut([roller.terms[name] for name in firsts if name not in runs])
     nodes: list[Operation] = list(single.nodes)
     numbers = iter(single.outputs)
     outputs: list[int] = []
     terms: list[tuple[str, tuple[int, ...]]] = []
-    for run in runs:
-        shape = roller.graph.avals[roller.terms[run[0]]].shape
-        if len(run) > 1:
-            node = roll(roller, run, cutter, rolled)
+    for name in firsts:
+        shape = roller.graph.avals[roller.terms[name]].shape
+        if name in runs:
+            node = roll(roller, runs[name], cutter, rolled)
             nodes.append(node)
             outputs.append(node.outputs[0])
-            terms.append((run[0], (len(run), *shape)))
+            terms.append((name, (len(runs[name]), *shape)))
         else:
             outputs.append(next(numbers))
-            terms.append((run[0], shape))
+            terms.append((name, shape))
     return Fragment(tuple(nodes), tuple(outputs)), tuple(terms), rolled

@@ -268,10 +268,23 @@ def is_improper(fn: Any) -> bool:
     return isinstance(unwrapped(fn), dist.ImproperUniform)
 
 
+def starting_value(init: Mapping[str, Array], message: dict[str, Any]) -> Array | None:
+    """Return the value at which a site is to start, as the site has it; None for a prior draw."""
+    is_latent = message["type"] == "sample" and not message["is_observed"]
+    if not is_latent or message["name"] not in init:
+        return None
+    fn, value = message["fn"], init[message["name"]]
+    shape = (*message["kwargs"].get("sample_shape", ()), *fn.shape())
+    is_discrete = bool(fn.support.is_discrete)
+    if value.shape != shape or (is_discrete and jnp.issubdtype(value.dtype, jnp.inexact)):
+        raise errors.wrong_init(message["name"], value, shape, is_discrete)
+    return value if is_discrete else value.astype(jnp.result_type(value.dtype, float))
+
+
 def find_sites(
     model: Model, args: tuple, kwargs: Mapping, init: Mapping = MappingProxyType({})
 ) -> SiteTable:
-    """Run the model with prior draws, where ``init`` has no value, and describe its sites."""
+    """Run the model, which starts ``init`` by itself, with prior draws, and describe its sites."""
     run = _first_run(model, args, kwargs, init)
     sites = tuple(_describe(name, message) for name, message in run.latent.items())
     if not sites:
@@ -316,7 +329,7 @@ def _first_run(model: Model, args: tuple, kwargs: Mapping, init: Mapping) -> Mod
 
     watched = handlers.substitute(model, substitute_fn=refuse_improper)
     try:
-        return run_model(watched, args, kwargs, dict(init), jax.random.key(0))
+        return run_model(watched, args, kwargs, {}, jax.random.key(0))
     except errors.ModelError:
         raise
     except Exception as error:
