@@ -188,6 +188,38 @@ def test_auto_says_what_it_chose():
     }
 
 
+def shares_of(proposal):
+    """Return the shares of the second way before and after a short run."""
+    result = adlmh.sample(
+        0, target, proposals={"x": proposal}, num_chains=8, num_superchains=2, num_warmup=200,
+        num_samples=1, progress=False,
+    )  # fmt: skip
+    return np.asarray(result.state.superchains.tuning.second_share)
+
+
+def test_a_given_share_is_kept():
+    mixed = adlmh.mixture(adlmh.random_walk(), adlmh.prior(), 0.2)
+    assert str(mixed) == "mixture(random_walk(), prior(), 0.2)"
+    np.testing.assert_allclose(shares_of(mixed), 0.2, rtol=1e-6)
+
+
+def test_a_share_is_learned_unless_it_is_given():
+    assert np.all(shares_of(adlmh.random_walk() | adlmh.prior()) != 0.5)
+
+
+def test_a_proposal_of_ones_own_has_half_the_steps():
+    def mirror(key, value, values, distribution):
+        return 1.0 / value, -2.0 * jnp.log(value)
+
+    assert np.all(shares_of(adlmh.random_walk() | adlmh.custom(mirror)) == 0.5)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
+def test_shares_outside_of_0_and_1_are_refused(share):
+    with pytest.raises(ValueError, match="`share` of a mixture must be between 0 and 1"):
+        adlmh.mixture(adlmh.prior(), adlmh.random_walk(), share)
+
+
 def target():
     x = numpyro.sample("x", dist.Gamma(2.0, 1.0))
     numpyro.sample("y", dist.Normal(x, 1.0), obs=1.0)

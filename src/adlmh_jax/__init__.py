@@ -4,7 +4,7 @@ from adlmh_jax.host import use_all_cores, use_compilation_cache
 from adlmh_jax.numpyro_kernel import LMH, AdLMH
 from adlmh_jax.plots import plot_convergence, plot_schedule
 from adlmh_jax.program import Program, compile_model
-from adlmh_jax.proposals import custom, gibbs, prior, random_walk
+from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
 from adlmh_jax.result import Result
 from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import ucb, uniform
@@ -17,6 +17,7 @@ __all__ = [
     "compile_model",
     "custom",
     "gibbs",
+    "mixture",
     "plot_convergence",
     "plot_schedule",
     "prior",

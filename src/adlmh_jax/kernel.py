@@ -55,8 +55,8 @@ class KernelData(NamedTuple):
         Numbers in one choice of each component, ``[N]``.
     scaled_way
         Which way of each entry has a scale, ``[M]``; -1 for none.
-    is_mixed
-        Whether an entry has two ways, ``[M]``.
+    given_share
+        Probability of the second way of each entry, ``[M]``; NaN if it is to be learned.
     """
 
     groups: tuple[GroupData, ...]
@@ -66,7 +66,7 @@ class KernelData(NamedTuple):
     entry_of: Array
     dimension: Array
     scaled_way: Array
-    is_mixed: Array
+    given_share: Array
 
 
 class Counts(NamedTuple):
@@ -110,7 +110,7 @@ def build_kernel(
     columns: list[tuple] = []
     elements: list[int] = []
     entry_of: list[int] = []
-    dimensions, scaled, mixed = [], [], []
+    dimensions, scaled, shares = [], [], []
     for site in program.sites.sites:
         plan = plans[site.name]
         first, last = places[site.name, 0], places[site.name, len(plan.ways) - 1]
@@ -122,7 +122,7 @@ def build_kernel(
         dimensions.extend([site.event_size] * site.num_components)
         has_scale = [groups[place[0]].branch.scale is not None for place in (first, last)]
         scaled.extend([has_scale.index(True) if any(has_scale) else -1] * num_entries)
-        mixed.extend([len(plan.ways) > 1] * num_entries)
+        shares.extend([plan.second_share] * num_entries)
     table = np.array(columns, np.int32)  # [M, way, (group, member)]
     data = KernelData(
         tuple(group_data),
@@ -132,7 +132,7 @@ def build_kernel(
         jnp.asarray(entry_of, jnp.int32),
         jnp.asarray(dimensions, jnp.float32),
         jnp.asarray(scaled, jnp.int32),
-        jnp.asarray(mixed),
+        jnp.asarray(shares, jnp.float32),
     )
     return _make_kernel(program, groups, len(columns)), data
 

@@ -4,6 +4,7 @@ Proposals combine: ``prior() | random_walk()`` takes either, at random.
 """
 
 import fnmatch
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,26 +28,27 @@ class Proposal:
         ``"prior"``, ``"gibbs"``, ``"random_walk"`` or ``"custom"``.
     function
         Of a custom proposal.
-    other
-        The second proposal of a mixture.
+    other, share
+        The second proposal of a mixture, and its probability; None: it is learned.
     """
 
     kind: str
     function: Callable | None = None
     other: "Proposal | None" = None
+    share: float | None = None
 
     def __or__(self, other: "Proposal") -> "Proposal":
-        """Mix two proposals: at each step one of them, with a probability learned in warm-up."""
-        if self.other is not None or other.other is not None:
-            raise ValueError("A mixture has two proposals; three cannot be mixed.")
-        if "gibbs" in (self.kind, other.kind):
-            raise ValueError("`gibbs()` never rejects: there is nothing to gain from mixing it.")
-        return Proposal(self.kind, self.function, other)
+        """Mix two proposals, their shares being learned: see `mixture`."""
+        return mixture(self, other)
 
     def __str__(self) -> str:
         """Return the proposal as it is written."""
         own = f"{self.kind}()" if self.function is None else f"custom({self.function.__name__})"
-        return own if self.other is None else f"{own} | {self.other}"
+        if self.other is None:
+            return own
+        if self.share is None:
+            return f"{own} | {self.other}"
+        return f"mixture({own}, {self.other}, {self.share:g})"
 
 
 def prior() -> Proposal:
@@ -77,6 +79,24 @@ def custom(function: Callable) -> Proposal:
     return Proposal("custom", function)
 
 
+def mixture(first: Proposal, second: Proposal, share: float | None = None) -> Proposal:
+    """Take one of two proposals at each step: the second with the probability ``share``.
+
+    None, or ``first | second``: learned during warm-up; with a proposal of your own, one half, for
+    what its acceptance is worth cannot be known.
+    """
+    for proposal in (first, second):
+        if not isinstance(proposal, Proposal):
+            raise TypeError(f"A mixture is of two proposals, got {proposal!r}.")
+        if proposal.other is not None:
+            raise ValueError("A mixture has two proposals; three cannot be mixed.")
+        if proposal.kind == "gibbs":
+            raise ValueError("`gibbs()` never rejects: there is nothing to gain from mixing it.")
+    if share is not None and not 0.0 < share < 1.0:
+        raise ValueError(f"The `share` of a mixture must be between 0 and 1, got {share}.")
+    return Proposal(first.kind, first.function, second, share)
+
+
 @dataclass(frozen=True)
 class SitePlan:
     """How a site is moved.
@@ -87,12 +107,15 @@ class SitePlan:
         One or two ways.
     hooks
         The proposals to trace, by (site, number).
+    second_share
+        Probability of the second way; NaN if it is to be learned.
     words
         The plan in words.
     """
 
     ways: tuple[Way, ...]
     hooks: dict[tuple[str, int], Propose] = field(default_factory=dict)
+    second_share: float = 0.0
     words: str = "prior()"
 
     @property
@@ -190,7 +213,16 @@ def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> S
         if propose is not None:
             hooks[site.name, number] = propose
         ways.append(Way(-1 if propose is None else number, (), is_block, len(kinds) > 1))
-    return SitePlan(tuple(ways), hooks, _words(proposal, is_block))
+    return SitePlan(tuple(ways), hooks, _second_share(kinds), _words(proposal, is_block))
+
+
+def _second_share(kinds: list[Proposal]) -> float:
+    """Return the probability of the second of two proposals; NaN if it is to be learned."""
+    if len(kinds) == 1:
+        return 0.0
+    if kinds[0].share is not None:
+        return kinds[0].share
+    return 0.5 if any(kind.kind == "custom" for kind in kinds) else math.nan
 
 
 def _hook(site: Site, proposal: Proposal) -> Propose | None:

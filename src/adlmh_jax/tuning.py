@@ -41,11 +41,11 @@ class Tuning(NamedTuple):
 
 
 def init_tuning(data: KernelData) -> Tuning:
-    """Start with scales of one and equal shares."""
+    """Start with scales of one and, where shares are learned, equal ones."""
     num_components, num_entries = data.entry_of.size, data.element_of.size
     zeros = jnp.zeros(num_components)
     both = jnp.zeros((2, num_entries))
-    return Tuning(zeros, zeros, jnp.where(data.is_mixed, 0.5, 0.0), both, both)
+    return Tuning(zeros, zeros, _shares(data, 0.5), both, both)
 
 
 def tune(
@@ -84,8 +84,12 @@ def tune(
     is_tuned = (moves >= LEAST_MOVES) | (data.scaled_way < 0)
     is_known = is_tuned & (tried.min(axis=0) > 1.0) & (worth.max(axis=0) > 0.0)
     share = jnp.clip(jnp.where(is_known, share, 0.5), LEAST_SHARE, 1.0 - LEAST_SHARE)
-    second_share = jnp.where(data.is_mixed, share, 0.0)
-    return Tuning(log_scale, num_moves, second_share, taken, tried)
+    return Tuning(log_scale, num_moves, _shares(data, share), taken, tried)
+
+
+def _shares(data: KernelData, learned: Array | float) -> Array:
+    """Return the shares of the second ways: as given, or as learned."""
+    return jnp.where(jnp.isnan(data.given_share), learned, data.given_share)
 
 
 def best_rate(dimension: Array) -> Array:
