@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import MCMC
 
 import adlmh_jax as adlmh
 from adlmh_jax.program import compile_model
@@ -20,9 +21,54 @@ def two_sites():
     numpyro.sample("n", dist.Poisson(jnp.exp(x)))
 
 
+def animals(seen):
+    """Of the animals at each place some are seen: each count must exceed what was observed."""
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 0.2))
+    probability = numpyro.sample("probability", dist.Beta(2.0, 2.0))
+    with numpyro.plate("places", len(seen)):
+        count = numpyro.sample("count", dist.Poisson(rate))
+        numpyro.sample("seen", dist.Binomial(count, probability), obs=seen)
+
+
+def ordered(num):
+    """A chain of counts, none less than the one before: their elements are not independent."""
+    with numpyro.plate("times", num):
+        count = numpyro.sample("count", dist.Poisson(5.0))
+    numpyro.factor("order", jnp.where(jnp.diff(count) < 0, -jnp.inf, 0.0))
+
+
+SEEN = np.random.default_rng(0).binomial(12, 0.6, size=60)
+
+
 def flat(y):
     mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
     numpyro.sample("y", dist.Normal(mean, 2.0), obs=y)
+
+
+def test_counts_that_must_exceed_observed_ones_are_found():
+    position = start(animals, SEEN)
+    assert np.all(position["count"] >= SEEN)
+    assert len(np.unique(position["rate"])) == 64
+
+
+def test_sites_with_starting_values_stay_there_while_others_are_found():
+    position = start(animals, SEEN, init={"rate": 9.0})
+    assert np.all(position["rate"] == 9.0)
+    assert np.all(position["count"] >= SEEN)
+
+
+def test_single_elements_are_drawn_again_where_they_are_not_independent():
+    assert np.all(np.diff(start(ordered, 6)["count"], axis=-1) >= 0)
+
+
+@pytest.mark.parametrize("method", ["sequential", "vectorized"])
+def test_the_numpyro_kernel_finds_them_too(method):
+    mcmc = MCMC(
+        adlmh.AdLMH(animals), num_warmup=0, num_samples=1, num_chains=2, chain_method=method,
+        progress_bar=False,
+    )  # fmt: skip
+    mcmc.run(jax.random.key(0), SEEN)
+    assert np.all(mcmc.get_samples()["count"] >= SEEN)
 
 
 def start(model, *args, num_chains=64, **options):

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.functional import MOST_TRIES, Algorithm, as_algorithm, check_values, listed
+from adlmh_jax.functional import Algorithm, as_algorithm, check_values, listed
 from adlmh_jax.program import Program, compile_model
 from adlmh_jax.program.sites import Outputs, run_model
+from adlmh_jax.starting import MOST_TRIES, mend
 from adlmh_jax.superchain import SuperchainState
 from adlmh_jax.tally import Tally
 from adlmh_jax.types import Array, Key, Model, Position
@@ -161,10 +162,14 @@ def start(
         return jax.tree.map(lambda old, new: jnp.where(is_finite, old, new), position, fresh)
     if isinstance(is_finite, jax.core.Tracer) or np.all(is_finite):
         return position
+    if not chosen:
+        program = binding.program
+        chains = mend(program, key, program.chains_at(position))
+        if np.all(np.isfinite(chains.log_terms)):
+            return program.position_layout.unpack(chains.position)
+        raise program.no_finite_start(chains, MOST_TRIES)
     bad = int(np.argmin(is_finite))
     one = {name: value[bad : bad + 1] for name, value in position.items()}
-    if not chosen:
-        raise binding.program.no_finite_start(binding.program.chains_at(one), MOST_TRIES)
     terms, _ = binding.program.evaluate({name: value[0] for name, value in one.items()})
     infinite = [name for name, term in terms.items() if not np.all(np.isfinite(term))]
     reason = f"where the log density of {listed(infinite)} is not finite" if infinite else ""

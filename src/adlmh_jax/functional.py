@@ -18,12 +18,11 @@ from adlmh_jax.program import Program
 from adlmh_jax.program.sites import element_names, in_support, run_model
 from adlmh_jax.proposals import SitePlan, plan_prior, plan_sites
 from adlmh_jax.schedules import Schedule, ucb
+from adlmh_jax.starting import MOST_TRIES
 from adlmh_jax.streaming import Tallies, init_statistics, init_tallies
 from adlmh_jax.superchain import Code, Keep, Phase, SuperchainState, make_plan, run_round
 from adlmh_jax.tuning import init_tuning
 from adlmh_jax.types import Array, EpochLog, Key, Position
-
-MOST_TRIES = 100  # prior draws tried for a starting point of finite density
 
 
 class IterationInfo(NamedTuple):
@@ -294,7 +293,7 @@ def check_values(
 def _draw_start(
     program: Program, key: Key, num_chains: int, given: Position
 ) -> tuple[Position, Array]:
-    """Draw what is not given from the prior; chains of density zero draw again, up to 100 times.
+    """Draw what is not given from the prior; chains of density zero draw again, a few times.
 
     Returns the position, and whether each chain has a finite density there, in the support.
     """

@@ -48,15 +48,20 @@ def move_one(
     words: Array,
     before: Before,
     element: Array,
+    is_mending: bool = False,
 ) -> Moved:
-    """Move one element of the branch's site, or all of them if the branch is a block."""
+    """Move one element of the branch's site, or all of them if the branch is a block.
+
+    Mending accepts a proposal unless it makes more terms impossible, whatever their densities.
+    """
     known = bind(branch, constants, scale, words, before.reads)
-    if branch.way.is_block:
-        step = _gibbs_block if branch.way.candidates else _metropolis_block
-        return step(branch, known, words, before)
     if branch.way.candidates:
+        if branch.way.is_block:
+            return _gibbs_block(branch, known, words, before)
         return _gibbs(branch, known, words, before, element)
-    return _metropolis(branch, known, words, before, element)
+    if branch.way.is_block:
+        return _metropolis_block(branch, known, words, before, is_mending)
+    return _metropolis(branch, known, words, before, element, is_mending)
 
 
 def bind(
@@ -76,7 +81,12 @@ def bind(
 
 
 def _metropolis(
-    branch: Branch, old: dict[int, Any], words: Array, before: Before, element: Array
+    branch: Branch,
+    old: dict[int, Any],
+    words: Array,
+    before: Before,
+    element: Array,
+    is_mending: bool,
 ) -> Moved:
     """Propose a value of one element, score it, and accept or reject it."""
     own = branch.reads[0].number
@@ -96,6 +106,9 @@ def _metropolis(
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
     # Eq. 6: alpha'_k / alpha_k = 1, since weights change only after the decision and N is fixed.
     is_accepted = log_uniform(words[ACCEPT_WORD]) < log_ratio
+    if is_mending:
+        changes = map(jnp.sum, _newly_impossible(log_terms, before.log_terms))
+        is_accepted = sum(changes, start=jnp.zeros(())) <= 0
 
     def choose(new: Sequence[Array], old: Sequence[Array]) -> tuple[Array, ...]:
         return tuple(jnp.where(is_accepted, n, o) for n, o in zip(new, old, strict=True))
@@ -111,7 +124,9 @@ def _metropolis(
     )
 
 
-def _metropolis_block(branch: Branch, old: dict[int, Any], words: Array, before: Before) -> Moved:
+def _metropolis_block(
+    branch: Branch, old: dict[int, Any], words: Array, before: Before, is_mending: bool
+) -> Moved:
     """Propose all elements at once; each is accepted or rejected by its own terms."""
     own, batch_shape = branch.reads[0].number, branch.site.batch_shape
     new = dict(old)
@@ -127,6 +142,8 @@ def _metropolis_block(branch: Branch, old: dict[int, Any], words: Array, before:
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
     uniforms = jax.random.bits(_block_key(branch, words), batch_shape, "uint32")
     is_accepted = log_uniform(uniforms) < log_ratio
+    if is_mending:
+        is_accepted = _by_element(branch, _newly_impossible(log_terms, before.log_terms)) <= 0
     return _settle_block(branch, old, new[own], log_terms, before, is_accepted, is_invalid)
 
 
@@ -212,6 +229,14 @@ def _settle_block(
     )
     outputs = tuple(branch.outputs.run({**old, own: settled}))
     return Moved((settled,), terms, outputs, is_accepted, is_invalid, jnp.zeros(()))
+
+
+def _newly_impossible(new: Sequence[Array], old: Sequence[Array]) -> list[Array]:
+    """Return 1 for terms that become impossible, -1 for those that become possible, else 0."""
+    return [
+        jnp.isfinite(o).astype(jnp.float32) - jnp.isfinite(n).astype(jnp.float32)
+        for n, o in zip(new, old, strict=True)
+    ]
 
 
 def _by_element(branch: Branch, differences: Sequence[Array]) -> Array:

@@ -9,14 +9,18 @@ from jax import lax
 
 from adlmh_jax.kernel import Kernel, KernelData, build_kernel
 from adlmh_jax.program import Program
-from adlmh_jax.step import draw
+from adlmh_jax.proposals import plan_sites, prior, random_walk
+from adlmh_jax.step import draw, move
 from adlmh_jax.types import Array, Chains, Key
 
-MOST_TRIES = 100
+MOST_TRIES = 20  # prior draws of all sites
+MOST_SWEEPS = 20  # in which single choices are drawn again and no chain gets any better
 
 
 def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
-    """Start chains at prior draws; those of density zero draw again, up to 100 times.
+    """Start chains at prior draws of finite density.
+
+    Chains of density zero draw all sites again, a few times; then choice by choice: see `mend`.
 
     Parameters
     ----------
@@ -39,29 +43,78 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     kernel, data = build_kernel(program, is_start=True)
     empty = program.empty_chains(num_chains)
     sites = jnp.asarray(list(program.sites.first_components.values()), jnp.int32)
-    if program.init:
-        return _start_at_init(program, _run_program(kernel, data, empty, key, sites))
-    chains = _run_program(kernel, data, empty, key, sites)
+    put_init = jax.jit(functools.partial(_put_init, program))
+
+    def run_program(attempt: int) -> Chains:
+        key_attempt = jax.random.fold_in(key, attempt) if attempt else key
+        chains = _run_program(kernel, data, empty, key_attempt, sites)
+        return put_init(chains) if program.init else chains
+
+    chains = run_program(0)
     for attempt in range(1, MOST_TRIES):
-        is_bad = ~np.all(np.isfinite(chains.log_terms), axis=0)
+        is_bad = _num_impossible(chains) > 0
         if not is_bad.any():
             return chains
-        fresh = _run_program(kernel, data, empty, jax.random.fold_in(key, attempt), sites)
-        chains = jax.tree.map(lambda new, old, bad=is_bad: jnp.where(bad, new, old), fresh, chains)
-    if np.all(np.isfinite(chains.log_terms)):
-        return chains
-    raise program.no_finite_start(chains, MOST_TRIES)
+        chains = _replace(is_bad, run_program(attempt), chains)
+    chains = mend(program, jax.random.fold_in(key, MOST_TRIES), chains)
+    if _num_impossible(chains).any():
+        raise program.no_finite_start(chains, MOST_TRIES)
+    return chains
 
 
-def _start_at_init(program: Program, chains: Chains) -> Chains:
+def mend(program: Program, key: Key, chains: Chains) -> Chains:
+    """Draw choices anew, one after the other, in chains where a term is impossible.
+
+    A draw is taken unless it makes more terms impossible, until none is. Many counts that must each
+    exceed an observed one are found in this way, though a draw of all of them at once never would.
+    Sites that have starting values stay there.
+    """
+    sites = program.sites.sites
+    proposals = {site.name: prior() if site.has_prior else random_walk() for site in sites}
+    kernel, data = build_kernel(program, plan_sites(program, proposals))
+    is_held = np.array([site.name in program.init for site in sites])
+    moved = np.asarray(data.entry_of)[~is_held[program.sites.site_of]]
+    entries = jnp.asarray(np.unique(moved), jnp.int32)
+    least, sweeps_left = np.inf, MOST_SWEEPS
+    while (num_bad := _num_impossible(chains)).any() and sweeps_left:
+        if num_bad.sum() < least:
+            least, sweeps_left = num_bad.sum(), MOST_SWEEPS
+        key, key_sweep = jax.random.split(key)
+        mended = _mend_sweep(kernel, data, chains, key_sweep, entries)
+        chains = _replace(num_bad > 0, mended, chains)
+        sweeps_left -= 1
+    return chains
+
+
+def _num_impossible(chains: Chains) -> np.ndarray:
+    """Return the number of terms that are not finite in each chain, ``[C]``."""
+    return np.sum(~np.isfinite(chains.log_terms), axis=0)
+
+
+def _replace(is_bad: np.ndarray, new: Chains, old: Chains) -> Chains:
+    return jax.tree.map(lambda new, old: jnp.where(is_bad, new, old), new, old)
+
+
+def _put_init(program: Program, chains: Chains) -> Chains:
     """Put the sites that have starting values there; the others stay at their draws."""
     position = program.position_layout.unpack(chains.position)
     for name, value in program.init.items():
         position[name] = jnp.broadcast_to(value, position[name].shape)
-    chains = jax.jit(program.chains_at)(position)
-    if not np.all(np.isfinite(chains.log_terms)):
-        raise program.no_finite_start(chains, 1)
-    return chains
+    return program.chains_at(position)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _mend_sweep(
+    kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array
+) -> Chains:
+    """Draw all entries anew, one after the other."""
+
+    def mend_entry(chains: Chains, entry: Array) -> tuple[Chains, None]:
+        shape = (kernel.num_words, chains.log_terms.shape[-1])
+        words = jax.random.bits(jax.random.fold_in(key, entry), shape, "uint32")
+        return move(kernel, data, words, chains, entry, is_mending=True)[0], None
+
+    return lax.scan(mend_entry, chains, entries)[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)

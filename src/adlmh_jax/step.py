@@ -34,6 +34,7 @@ def move(
     scales: Array | None = None,
     counts: Counts | None = None,
     num_scouts: int = 0,
+    is_mending: bool = False,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Propose a new value of an entry in every chain, and accept or reject it.
 
@@ -55,6 +56,8 @@ def move(
         To add to; default none.
     num_scouts
         Of how many chains to report changed outputs.
+    is_mending
+        Accept all but what makes more terms impossible: to find a starting point.
     """
     num_chains = words.shape[-1]
     nobody = jnp.zeros(num_chains, bool)
@@ -68,7 +71,7 @@ def move(
         member = data.member_of[way, entry]
         element = data.element_of[entry]
         view = _GroupView(kernel.groups[index], data.groups[index], member, element)
-        return _move_group(view, _kept_inside(words, turn), carry, way, scales)
+        return _move_group(view, _kept_inside(words, turn), carry, way, scales, is_mending)
 
     return dispatch(kernel, data, entry, way, move_in, (chains, nothing, counts))
 
@@ -214,6 +217,7 @@ def _move_group(
     carry: tuple[Chains, StepInfo, Counts],
     way: Array,
     scales: Array,
+    is_mending: bool,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Move an entry that belongs to the group."""
     chains, info, counts = carry
@@ -223,7 +227,8 @@ def _move_group(
     scale = scale.reshape(site.batch_shape)
 
     def move_chain(words: Array, before: Before) -> Moved:
-        return move_one(view.branch, view.constants, scale, words, before, view.element)
+        known = (view.constants, scale, words, before)
+        return move_one(view.branch, *known, view.element, is_mending)
 
     moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
     chains = view.write(chains, moved.values, moved.log_terms, moved.outputs)

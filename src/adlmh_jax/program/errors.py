@@ -308,7 +308,8 @@ def no_finite_start(terms: Mapping[str, str], values: Mapping[str, Any], tries: 
     at = ", ".join(f"`{name}` = {_shown(value)}" for name, value in list(values.items())[:4])
     where = f" where {at}" if at else ""
     return ModelError(
-        f"No starting point with a finite log density was found in {tries} tries of prior draws. "
-        f"At the last one,{where}: {bad}{more}. Check the observed values against the supports of "
-        "their distributions, and the priors against the data."
+        f"No starting point with a finite log density was found in {tries} tries of prior draws, "
+        f"nor by drawing single choices again. At the last one,{where}: {bad}{more}. Check the "
+        "observed values against the supports of their distributions, and the priors against the "
+        "data, or give starting values."
     )
