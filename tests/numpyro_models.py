@@ -336,6 +336,7 @@ def n_mixture(sightings):
 
 
 def n_mixture_marginal(sightings):
+    sightings = jnp.asarray(sightings)  # NumPyro checks NumPy's arrays by NumPy: no tracers
     rate = numpyro.sample("rate", dist.Gamma(4.0, 1.0))
     detection = numpyro.sample("detection", dist.Beta(3.0, 3.0))
     counts = jnp.arange(60)

@@ -485,7 +485,7 @@ def impossible_factor():
     ],
 )
 def test_no_starting_point(model, patterns):
-    with pytest.raises(ModelError, match="No starting point.* in 20 tries of prior d") as caught:
+    with pytest.raises(ModelError, match="No starting point.* in 100 tries of prior d") as caught:
         adlmh_jax.sample(0, model, progress=False, proposals="prior", **SMALL)
     check_sentence(caught.value)
     for pattern in patterns:

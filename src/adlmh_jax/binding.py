@@ -158,19 +158,20 @@ def start(
     position, is_finite = binding.algorithm.start(key, num_chains, held | chosen)
     if held:
         # A `Gibbs` hands every block a prior draw, which may have density zero.
-        fresh, _ = binding.algorithm.start(key, num_chains, held)
-        return jax.tree.map(lambda old, new: jnp.where(is_finite, old, new), position, fresh)
+        fresh, is_good = binding.algorithm.start(key, num_chains, held)
+        position = jax.tree.map(lambda old, new: jnp.where(is_finite, old, new), position, fresh)
+        is_finite = is_finite | is_good
     if isinstance(is_finite, jax.core.Tracer) or np.all(is_finite):
         return position
-    if not chosen:
-        program = binding.program
-        chains = mend(program, key, program.chains_at(position))
-        if np.all(np.isfinite(chains.log_terms)):
+    program = binding.program
+    if held or not chosen:
+        chains = mend(program, key, jax.jit(program.chains_at)(position), held)
+        if held or np.all(np.isfinite(chains.log_terms)):
             return program.position_layout.unpack(chains.position)
         raise program.no_finite_start(chains, MOST_TRIES)
     bad = int(np.argmin(is_finite))
     one = {name: value[bad : bad + 1] for name, value in position.items()}
-    terms, _ = binding.program.evaluate({name: value[0] for name, value in one.items()})
+    terms, _ = program.evaluate({name: value[0] for name, value in one.items()})
     infinite = [name for name, term in terms.items() if not np.all(np.isfinite(term))]
     reason = f"where the log density of {listed(infinite)} is not finite" if infinite else ""
     values = {name: np.asarray(one[name][0]).tolist() for name in chosen}

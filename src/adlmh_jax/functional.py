@@ -293,7 +293,7 @@ def check_values(
 def _draw_start(
     program: Program, key: Key, num_chains: int, given: Position
 ) -> tuple[Position, Array]:
-    """Draw what is not given from the prior; chains of density zero draw again, a few times.
+    """Draw what is not given from the prior; chains of density zero draw again, up to 100 times.
 
     Returns the position, and whether each chain has a finite density there, in the support.
     """

@@ -16,7 +16,9 @@ from adlmh_jax.tally import CompensatedSum, compensated, compensated_add
 from adlmh_jax.types import Array, EpochLog
 
 FLOOR = 0.1  # alpha_k >= 0.1 / N: the ergodicity condition alpha_k > eps, by construction
-MOST_HISTORY = 1 << 20  # entries of a superchain's histories, K x N for each chain that counts
+# Entries of a superchain's histories, K x N for each chain that counts. An epoch passes over all of
+# them: with more, learning would take longer than the steps that it learns from.
+MOST_HISTORY = 1 << 16
 MOST_OF_A_SCOUT = 1 << 24  # entries of the histories of one chain
 
 
@@ -93,7 +95,7 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
     -----
     In a superchain of many chains, rewards and counts are sums over its chains, so the exploration
     term shrinks with the evidence of all of them; with one chain they are the paper's. Where
-    K x N histories for every chain would take more than about a million entries, only the first
+    K x N histories for every chain would take more than 65,536 entries, only the first
     few chains count (at least one): their rewards are exact, and memory stays bounded. Where those
     of a single chain would take more than sixteen million, neighbouring outputs are taken together.
     """

@@ -1,6 +1,7 @@
 """Starting points: prior draws of finite density."""
 
 import functools
+from collections.abc import Container
 
 import jax
 import jax.numpy as jnp
@@ -9,18 +10,20 @@ from jax import lax
 
 from adlmh_jax.kernel import Kernel, KernelData, build_kernel
 from adlmh_jax.program import Program
-from adlmh_jax.proposals import plan_sites, prior, random_walk
+from adlmh_jax.program.sites import Site
+from adlmh_jax.proposals import Proposal, plan_sites, prior, random_walk
 from adlmh_jax.step import draw, move
 from adlmh_jax.types import Array, Chains, Key
 
-MOST_TRIES = 20  # prior draws of all sites
-MOST_SWEEPS = 20  # in which single choices are drawn again and no chain gets any better
+MOST_TRIES = 100  # prior draws of all sites
+MOST_STEPS = 1 << 15  # by which single choices are moved while no chain gets any better
+STEPS_PER_CALL = 256
 
 
 def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     """Start chains at prior draws of finite density.
 
-    Chains of density zero draw all sites again, a few times; then choice by choice: see `mend`.
+    Chains of density zero draw all sites again, up to 100 times; then choice by choice: see `mend`.
 
     Parameters
     ----------
@@ -56,34 +59,46 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
         if not is_bad.any():
             return chains
         chains = _replace(is_bad, run_program(attempt), chains)
-    chains = mend(program, jax.random.fold_in(key, MOST_TRIES), chains)
+    chains = mend(program, jax.random.fold_in(key, MOST_TRIES), chains, program.init)
     if _num_impossible(chains).any():
         raise program.no_finite_start(chains, MOST_TRIES)
     return chains
 
 
-def mend(program: Program, key: Key, chains: Chains) -> Chains:
-    """Draw choices anew, one after the other, in chains where a term is impossible.
+def mend(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:
+    """Move choices, one after the other, in chains where a term is impossible.
 
-    A draw is taken unless it makes more terms impossible, until none is. Many counts that must each
-    exceed an observed one are found in this way, though a draw of all of them at once never would.
-    Sites that have starting values stay there.
+    They walk, and are drawn from the prior, in turn. A move is made unless it makes more terms
+    impossible, until none is. Many counts that must each exceed an observed one are found in this
+    way, though a draw of all of them at once never would. Sites that are ``held`` stay where they
+    are.
     """
     sites = program.sites.sites
-    proposals = {site.name: prior() if site.has_prior else random_walk() for site in sites}
+    proposals = {site.name: _mending_proposal(site) for site in sites}
     kernel, data = build_kernel(program, plan_sites(program, proposals))
-    is_held = np.array([site.name in program.init for site in sites])
-    moved = np.asarray(data.entry_of)[~is_held[program.sites.site_of]]
-    entries = jnp.asarray(np.unique(moved), jnp.int32)
-    least, sweeps_left = np.inf, MOST_SWEEPS
-    while (num_bad := _num_impossible(chains)).any() and sweeps_left:
+    is_held = np.array([site.name in held for site in sites])
+    entries = np.unique(np.asarray(data.entry_of)[~is_held[program.sites.site_of]])
+    num_sweeps = max(1, STEPS_PER_CALL // max(1, entries.size))
+    steps = np.tile(entries.astype(np.int32), num_sweeps)
+    sweep_of = np.repeat(np.arange(num_sweeps, dtype=np.int32), entries.size)
+    least, patience, number = np.inf, 0, 0
+    while (num_bad := _num_impossible(chains)).any() and steps.size:
         if num_bad.sum() < least:
-            least, sweeps_left = num_bad.sum(), MOST_SWEEPS
-        key, key_sweep = jax.random.split(key)
-        mended = _mend_sweep(kernel, data, chains, key_sweep, entries)
+            least, patience = num_bad.sum(), -(-MOST_STEPS // steps.size)
+        if not patience:
+            break
+        ways = (sweep_of + number) % 2
+        key_call = jax.random.fold_in(key, number)
+        mended = _move_in_turn(kernel, data, chains, key_call, jnp.asarray(steps), ways)
         chains = _replace(num_bad > 0, mended, chains)
-        sweeps_left -= 1
+        patience, number = patience - 1, number + 1
     return chains
+
+
+def _mending_proposal(site: Site) -> Proposal:
+    if not site.has_prior:
+        return random_walk()
+    return prior() if site.is_discrete and site.event_shape else random_walk() | prior()
 
 
 def _num_impossible(chains: Chains) -> np.ndarray:
@@ -104,17 +119,18 @@ def _put_init(program: Program, chains: Chains) -> Chains:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _mend_sweep(
-    kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array
+def _move_in_turn(
+    kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array, ways: Array
 ) -> Chains:
-    """Draw all entries anew, one after the other."""
+    """Move entries, one after the other, in the ways given."""
 
-    def mend_entry(chains: Chains, entry: Array) -> tuple[Chains, None]:
+    def move_entry(chains: Chains, inputs: tuple[Array, Array, Array]) -> tuple[Chains, None]:
+        number, entry, way = inputs
         shape = (kernel.num_words, chains.log_terms.shape[-1])
-        words = jax.random.bits(jax.random.fold_in(key, entry), shape, "uint32")
-        return move(kernel, data, words, chains, entry, is_mending=True)[0], None
+        words = jax.random.bits(jax.random.fold_in(key, number), shape, "uint32")
+        return move(kernel, data, words, chains, entry, way, is_mending=True)[0], None
 
-    return lax.scan(mend_entry, chains, entries)[0]
+    return lax.scan(move_entry, chains, (jnp.arange(entries.size), entries, ways))[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -61,7 +61,13 @@ ROW_NOTES = """\
 All rows have superchains of one chain, prior proposals, C = 0.5 and adaptation throughout unless
 they say otherwise; weights are updated every 50 steps except where a row says so. Steps per second
 are those of all chains together. A step with automatic proposals may try every value of a choice,
-or move a block of choices: those rows are best compared per second."""
+or move a block of choices: those rows are best compared per second. As in the paper every draw
+counts from the first step on, so that errors include the approach of the posterior."""
+APPROACH_NOTES = """\
+Here that approach is most of the error. With automatic proposals the states reach the observations
+before they agree with each other, and until then q is far too large; the draws of that time remain
+in the running distribution. Beyond it automatic proposals mix better than prior ones, by the factor
+that benchmarks/RESULTS.md gives."""
 
 
 def _settings(cases: Mapping[str, Numbers]) -> str:
@@ -122,6 +128,8 @@ def _case_section(name: str, numbers: Numbers) -> str:
     if "mixing" in numbers:
         parts += [_mixing(numbers["mixing"]), _literal(numbers["literal"])]
     parts += [f"![{name}, the claim]({name}-claim.png)", claim_table(claim), ROW_NOTES]
+    if "mixing" in numbers:
+        parts.append(APPROACH_NOTES)
     return "\n\n".join(parts)
 
 
