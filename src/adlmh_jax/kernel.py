@@ -36,6 +36,12 @@ class Kernel:
         """Hash of the code."""
         return hash(self.signature)
 
+    @property
+    def has_tuning(self) -> bool:
+        """Whether a proposal has a scale or a share to learn."""
+        branches = [group.branch for group in self.groups]
+        return any(branch.scale is not None or branch.way.is_compared for branch in branches)
+
 
 class KernelData(NamedTuple):
     """Arrays of a kernel.

@@ -168,7 +168,9 @@ def run_epoch(
         schedule_state, tuning = learned
         if schedule.award is not None:
             schedule_state = schedule.award(schedule_state, EpochLog(entries, *_join(log)))
-        return schedule_state, tune(data, tuning, counts, entries, ways, num_chains)
+        if kernel.has_tuning:
+            tuning = tune(data, tuning, counts, entries, ways, num_chains)
+        return schedule_state, tuning
 
     learned, tuning = lax.cond(
         phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
