@@ -191,7 +191,8 @@ def main():
             f"own. A sweep moves every latent once, for one of {NUM_CHAINS} chains on one core; "
             "the peer's sweep draws one assignment after the other, and makes one leapfrog step. "
             "Effective draws per second are those of the worst of the continuous parameters, on "
-            "all cores (the peer runs one chain, with NUTS), warm-up included, compilation not.",
+            "all cores (the peer runs one chain, with NUTS), warm-up included, compilation not; "
+            "with 10,000 data the peer would need half an hour for a thousand draws.",
             table(head, data["plates"]),
             'Single elements of the mixture (`blocks="never"`, LMH): steps of chains per second on '
             "one core, and the cost relative to a plate of 100 (aim: at most 2):",
