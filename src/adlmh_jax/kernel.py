@@ -62,7 +62,7 @@ class KernelData(NamedTuple):
     scaled_way
         Which way of each entry has a scale, ``[M]``; -1 for none.
     given_share
-        Probability of the second way of each entry, ``[M]``; NaN if it is to be learned.
+        Probability of the second way of each entry, ``[M]``; -1 if it is to be learned.
     """
 
     groups: tuple[GroupData, ...]

@@ -4,7 +4,6 @@ Proposals combine: ``prior() | random_walk()`` takes either, at random.
 """
 
 import fnmatch
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,7 +107,7 @@ class SitePlan:
     hooks
         The proposals to trace, by (site, number).
     second_share
-        Probability of the second way; NaN if it is to be learned.
+        Probability of the second way; -1 if it is to be learned.
     words
         The plan in words.
     """
@@ -217,12 +216,12 @@ def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> S
 
 
 def _second_share(kinds: list[Proposal]) -> float:
-    """Return the probability of the second of two proposals; NaN if it is to be learned."""
+    """Return the probability of the second of two proposals; -1 if it is to be learned."""
     if len(kinds) == 1:
         return 0.0
     if kinds[0].share is not None:
         return kinds[0].share
-    return 0.5 if any(kind.kind == "custom" for kind in kinds) else math.nan
+    return 0.5 if any(kind.kind == "custom" for kind in kinds) else -1.0
 
 
 def _hook(site: Site, proposal: Proposal) -> Propose | None:

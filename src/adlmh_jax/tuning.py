@@ -89,7 +89,7 @@ def tune(
 
 def _shares(data: KernelData, learned: Array | float) -> Array:
     """Return the shares of the second ways: as given, or as learned."""
-    return jnp.where(jnp.isnan(data.given_share), learned, data.given_share)
+    return jnp.where(data.given_share < 0.0, learned, data.given_share)
 
 
 def best_rate(dimension: Array) -> Array:
