@@ -197,7 +197,7 @@ def test_histories_stay_bounded():
     assert schedule.num_scouts(18, 2, 512) == 512
     assert schedule.num_scouts(1000, 1000, 256) == 1
     assert schedule.init(100, 10, 256).history.size <= schedules.MOST_HISTORY
-    assert schedule.init(1000, 1000, 256).history.shape[-1] == 1  # one chain at least
+    assert schedule.init(1000, 1000, 256).history.size <= 1 << 20  # that of one chain
 
 
 def test_tallies_pass_32_bits():

@@ -181,14 +181,18 @@ def _by_site(program: Program, proposals: Mapping[str, Any]) -> dict[str, Propos
 
 
 def _automatic(program: Program, site: Site) -> Proposal:
-    """Choose: Gibbs where finite and small, else a walk mixed with the prior where one can walk."""
+    """Choose: Gibbs where finite and small, else `walk_or_draw`."""
+    is_small = len(site.candidates) <= MOST_GIBBS_VALUES
+    if site.has_prior and program.can_enumerate(site.name) and is_small:
+        return gibbs()
+    return walk_or_draw(site)
+
+
+def walk_or_draw(site: Site) -> Proposal:
+    """Return a walk mixed with the prior, or the one of them that the site allows."""
     if not site.has_prior:
         return random_walk()
-    if program.can_enumerate(site.name) and len(site.candidates) <= MOST_GIBBS_VALUES:
-        return gibbs()
-    if site.is_discrete and site.event_shape:
-        return prior()
-    return random_walk() | prior()
+    return prior() if site.is_discrete and site.event_shape else random_walk() | prior()
 
 
 def _plan(program: Program, site: Site, proposal: Proposal, is_block: bool) -> SitePlan:

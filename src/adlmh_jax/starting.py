@@ -1,4 +1,4 @@
-"""Starting points: prior draws of finite density."""
+"""Starting points of finite density: prior draws, and mending where they fail."""
 
 import functools
 from collections.abc import Container
@@ -10,8 +10,7 @@ from jax import lax
 
 from adlmh_jax.kernel import Kernel, KernelData, build_kernel
 from adlmh_jax.program import Program
-from adlmh_jax.program.sites import Site
-from adlmh_jax.proposals import Proposal, plan_sites, prior, random_walk
+from adlmh_jax.proposals import plan_sites, walk_or_draw
 from adlmh_jax.step import draw, move
 from adlmh_jax.types import Array, Chains, Key
 
@@ -74,7 +73,7 @@ def mend(program: Program, key: Key, chains: Chains, held: Container[str] = ()) 
     are.
     """
     sites = program.sites.sites
-    proposals = {site.name: _mending_proposal(site) for site in sites}
+    proposals = {site.name: walk_or_draw(site) for site in sites}
     kernel, data = build_kernel(program, plan_sites(program, proposals))
     is_held = np.array([site.name in held for site in sites])
     entries = np.unique(np.asarray(data.entry_of)[~is_held[program.sites.site_of]])
@@ -93,12 +92,6 @@ def mend(program: Program, key: Key, chains: Chains, held: Container[str] = ()) 
         chains = _replace(num_bad > 0, mended, chains)
         patience, number = patience - 1, number + 1
     return chains
-
-
-def _mending_proposal(site: Site) -> Proposal:
-    if not site.has_prior:
-        return random_walk()
-    return prior() if site.is_discrete and site.event_shape else random_walk() | prior()
 
 
 def _num_impossible(chains: Chains) -> np.ndarray:

@@ -227,8 +227,7 @@ def _move_group(
     scale = scale.reshape(site.batch_shape)
 
     def move_chain(words: Array, before: Before) -> Moved:
-        known = (view.constants, scale, words, before)
-        return move_one(view.branch, *known, view.element, is_mending)
+        return move_one(view.branch, view.constants, scale, words, before, view.element, is_mending)
 
     moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
     chains = view.write(chains, moved.values, moved.log_terms, moved.outputs)
