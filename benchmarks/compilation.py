@@ -26,7 +26,7 @@ CASES = [
 def run_one(name, options, num_chains, outputs, num_samples):
     """Compile and run; print seconds and memory."""
     import adlmh_jax as adlmh
-    from adlmh_jax.zoo import PROBLEMS
+    from adlmh_jax.paper.zoo import PROBLEMS
 
     problem = PROBLEMS[name](**options)
     sizes = {"num_chains": num_chains, "num_warmup": 0, "proposals": "prior", "blocks": "never"}

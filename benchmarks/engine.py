@@ -8,14 +8,15 @@ import numpy as np
 from jax import lax
 
 import adlmh_jax as adlmh
-from adlmh_jax import runner, sampling
-from adlmh_jax.config import default_epoch
-from adlmh_jax.kernel import build_kernel
-from adlmh_jax.moves import bind
-from adlmh_jax.program import compile_model
-from adlmh_jax.proposals import plan_sites
-from adlmh_jax.step import _GroupView, dispatch
-from adlmh_jax.superchain import Code, Keep, Phase, make_plan
+from adlmh_jax import sampling
+from adlmh_jax.engine import runner
+from adlmh_jax.engine.config import default_epoch
+from adlmh_jax.moves.table import build_kernel
+from adlmh_jax.moves.metropolis import bind
+from adlmh_jax.model import compile_model
+from adlmh_jax.proposals.plan import plan_sites
+from adlmh_jax.engine.step import _GroupView, dispatch
+from adlmh_jax.engine.superchain import Code, Keep, Phase, make_plan
 
 SECONDS = 3.0  # that a measurement takes, about
 NUM_MEASUREMENTS = 8

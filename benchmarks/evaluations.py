@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 import adlmh_jax as adlmh
-from adlmh_jax.diagnostics import measure
-from adlmh_jax.verdict import ConvergenceWarning
-from adlmh_jax.zoo import PROBLEMS, kalman
+from adlmh_jax.results.diagnose import measure
+from adlmh_jax.results.verdict import ConvergenceWarning
+from adlmh_jax.paper.zoo import PROBLEMS, kalman
 from benchmarks.results import save, table
 
 SIZES = {"num_chains": 256, "num_warmup": 1000, "num_samples": 1000}

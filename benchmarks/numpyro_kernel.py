@@ -11,8 +11,8 @@ import jax
 from numpyro.infer import MCMC
 
 import adlmh_jax as adlmh
-from adlmh_jax.verdict import ConvergenceWarning
-from adlmh_jax.zoo import hmm
+from adlmh_jax.results.verdict import ConvergenceWarning
+from adlmh_jax.paper.zoo import hmm
 from benchmarks.results import save, table
 
 NUM_CHAINS = (256, 2048)

@@ -16,9 +16,9 @@ import numpyro.distributions as dist
 from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs
 
 import adlmh_jax as adlmh
-from adlmh_jax.diagnostics import measure
-from adlmh_jax.functional import as_algorithm
-from adlmh_jax.verdict import ConvergenceWarning
+from adlmh_jax.results.diagnose import measure
+from adlmh_jax.interop.functional import as_algorithm
+from adlmh_jax.results.verdict import ConvergenceWarning
 from benchmarks.engine import Run
 from benchmarks.results import save, table
 

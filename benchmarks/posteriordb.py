@@ -19,7 +19,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import adlmh_jax as adlmh
-from adlmh_jax.verdict import ConvergenceWarning
+from adlmh_jax.results.verdict import ConvergenceWarning
 from benchmarks.results import save, table
 
 DATA = Path(__file__).parent / "data"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import adlmh_jax as adlmh
-from adlmh_jax.zoo import PROBLEMS, hmm
+from adlmh_jax.paper.zoo import PROBLEMS, hmm
 from benchmarks.engine import Run
 from benchmarks.results import HERE, save, table
 

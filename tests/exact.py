@@ -14,10 +14,10 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer.util import log_density
 
-from adlmh_jax import step as steps
-from adlmh_jax.kernel import build_kernel
-from adlmh_jax.program import compile_model
-from adlmh_jax.proposals import plan_sites
+from adlmh_jax.engine import step as steps
+from adlmh_jax.moves.table import build_kernel
+from adlmh_jax.model import compile_model
+from adlmh_jax.proposals.plan import plan_sites
 from adlmh_jax.types import Chains
 
 NUM_WORDS = 512  # chains with random words at each state: enough to meet every outcome

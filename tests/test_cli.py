@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from adlmh_jax import storage
+from adlmh_jax.store import files as storage
 from adlmh_jax.cli import main
 
 ROOT = Path(__file__).parents[1]

@@ -14,11 +14,12 @@ import pytest
 from scipy import stats
 
 import adlmh_jax as adlmh
-from adlmh_jax import step
-from adlmh_jax.kernel import build_kernel
-from adlmh_jax.program import compile_model, walks
-from adlmh_jax.proposals import plan_sites
-from adlmh_jax.starting import start_chains
+from adlmh_jax.engine import step
+from adlmh_jax.moves.table import build_kernel
+from adlmh_jax.model import compile_model
+from adlmh_jax.proposals import random_walk as walks
+from adlmh_jax.proposals.plan import plan_sites
+from adlmh_jax.engine.starting import start_chains
 
 NUM_CHAINS = 8000
 NUM_SWEEPS = 6

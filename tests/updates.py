@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.kernel import build_kernel
-from adlmh_jax.step import move
+from adlmh_jax.moves.table import build_kernel
+from adlmh_jax.engine.step import move
 
 TOLERANCE = 2e-5
 

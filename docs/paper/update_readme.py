@@ -7,7 +7,7 @@ if the README is out of date.
 import sys
 from pathlib import Path
 
-from adlmh_jax.experiments import load_numbers, readme_section
+from adlmh_jax.paper.experiments import load_numbers, readme_section
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"

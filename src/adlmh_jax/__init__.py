@@ -1,13 +1,13 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
-from adlmh_jax.host import use_all_cores, use_compilation_cache
-from adlmh_jax.numpyro_kernel import LMH, AdLMH
-from adlmh_jax.plots import plot_convergence, plot_schedule
-from adlmh_jax.program import Program, compile_model
-from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
-from adlmh_jax.result import Result
+from adlmh_jax.engine.host import use_all_cores, use_compilation_cache
+from adlmh_jax.interop.numpyro_kernel import LMH, AdLMH
+from adlmh_jax.results.plots import plot_convergence, plot_schedule
+from adlmh_jax.model import Program, compile_model
+from adlmh_jax.proposals.plan import custom, gibbs, mixture, prior, random_walk
+from adlmh_jax.results.result import Result
 from adlmh_jax.sampling import sample
-from adlmh_jax.schedules import ucb, uniform
+from adlmh_jax.schedules.base import ucb, uniform
 
 __all__ = [
     "LMH",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from adlmh_jax.experiments import (
+from adlmh_jax.paper.experiments import (
     CASE_NAMES,
     Budget,
     demo,

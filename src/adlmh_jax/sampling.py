@@ -12,23 +12,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.checkpoint import Done, Store, fingerprint
-from adlmh_jax.collecting import make_result, sources
-from adlmh_jax.config import RunConfig, default_epoch
-from adlmh_jax.kernel import KernelData, build_kernel
-from adlmh_jax.layout import Layout
-from adlmh_jax.program import Program, compile_model
-from adlmh_jax.program.errors import nearest
-from adlmh_jax.program.sites import Outputs
-from adlmh_jax.progress import BarMeter, Meter, SilentMeter
-from adlmh_jax.proposals import SitePlan, plan_sites
-from adlmh_jax.result import Result
-from adlmh_jax.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws, share
-from adlmh_jax.schedules import Schedule, ucb
-from adlmh_jax.starting import start_chains
-from adlmh_jax.superchain import Code, Keep, Kept, Phase, make_plan
+from adlmh_jax.store.directory import Done, Store, fingerprint
+from adlmh_jax.results.collect import make_result, sources
+from adlmh_jax.engine.config import RunConfig, default_epoch
+from adlmh_jax.moves.table import KernelData, build_kernel
+from adlmh_jax.graph.layout import Layout
+from adlmh_jax.model import Program, compile_model
+from adlmh_jax.model.errors import nearest
+from adlmh_jax.model.sites import Outputs
+from adlmh_jax.engine.progress import BarMeter, Meter, SilentMeter
+from adlmh_jax.proposals.plan import SitePlan, plan_sites
+from adlmh_jax.results.result import Result
+from adlmh_jax.engine.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws, share
+from adlmh_jax.schedules.base import Schedule, ucb
+from adlmh_jax.engine.starting import start_chains
+from adlmh_jax.engine.superchain import Code, Keep, Kept, Phase, make_plan
 from adlmh_jax.types import Array, Chains, Key, Model
-from adlmh_jax.verdict import ConvergenceWarning
+from adlmh_jax.results.verdict import ConvergenceWarning
 
 MOST_VALUES, MOST_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
 

@@ -1,0 +1,1 @@
+"""Superchains run: steps, epochs, chunks, devices."""

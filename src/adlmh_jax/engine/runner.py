@@ -1,0 +1,245 @@
+"""Many superchains: where they run, in what chunks, and what the host gets back.
+
+The only file that touches devices and time.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from adlmh_jax.moves.table import Kernel, KernelData
+from adlmh_jax.engine.progress import Meter
+from adlmh_jax.schedules.base import Schedule
+from adlmh_jax.statistics.streaming import init_statistics, init_tallies
+from adlmh_jax.engine.superchain import Code, Kept, Phase, SuperchainState, run_round
+from adlmh_jax.proposals.tuning import init_tuning
+from adlmh_jax.types import Array, Chains
+
+AXIS = "superchains"
+CHUNK_SECONDS = 0.5  # how often the host looks in
+MOST_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
+
+
+class RunState(NamedTuple):
+    """Everything that a run needs to go on: with the run's key, a checkpoint."""
+
+    next_round: int
+    superchains: SuperchainState
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a run and how superchains are laid on them."""
+
+    mesh: Mesh
+    is_mapped: bool
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """Of arrays whose first axis is the superchain."""
+        return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    @property
+    def count(self) -> int:
+        """Number of devices."""
+        return self.mesh.size
+
+
+def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devices:
+    """Lay superchains over devices: those given, or as many as there are superchains."""
+    chosen = list(jax.devices() if devices is None else devices)
+    if devices is not None and (not chosen or num_superchains % len(chosen)):
+        raise ValueError(
+            f"{num_superchains} superchains cannot be shared evenly by {len(chosen)} devices. "
+            "Choose `num_superchains` as a multiple of the number of `devices`."
+        )
+    chosen = chosen[: max(1, min(len(chosen), num_superchains))]
+    mesh = Mesh(np.array(chosen), (AXIS,), axis_types=(AxisType.Auto,))
+    return Devices(mesh, chosen[0].platform == "cpu")
+
+
+def place(
+    devices: Devices, kernel: Kernel, data: KernelData, schedule: Schedule, chains: Chains
+) -> RunState:
+    """Put the superchains, whose chains are ``[S, ...]``, on their devices."""
+    num_superchains, _, num_chains = chains.log_terms.shape
+
+    @jax.jit  # compiled as one: op by op it takes a second
+    def make_others(data: KernelData) -> tuple:
+        fresh = (
+            schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
+            init_tuning(data),
+            init_tallies(kernel.num_components),
+            init_statistics(kernel.num_outputs, num_chains),
+        )
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (num_superchains, *leaf.shape)), fresh
+        )
+
+    others = make_others(data)
+    return RunState(0, _put(SuperchainState(chains, *others), devices.sharding))
+
+
+def share(devices: Devices, tree: Any) -> Any:
+    """Put arrays that all superchains read on every device."""
+    return _put(tree, NamedSharding(devices.mesh, PartitionSpec()))
+
+
+def _put(tree: Any, sharding: NamedSharding) -> Any:
+    """Put arrays on devices; with several processes each has the whole arrays, from the host."""
+    if jax.process_count() > 1:
+        tree = jax.tree.map(np.asarray, tree)
+    return jax.device_put(tree, sharding)
+
+
+def restore(devices: Devices, fresh: SuperchainState, leaves: Sequence[np.ndarray]) -> Any:
+    """Put the arrays of stored superchains on the devices, in the place of fresh ones.
+
+    Superchains that fill up the devices are not stored: the last one stands in for them.
+    """
+
+    def fill(leaf: np.ndarray, like: Array) -> np.ndarray:
+        return np.concatenate([leaf, np.repeat(leaf[-1:], len(like) - len(leaf), axis=0)])
+
+    filled = [fill(*pair) for pair in zip(leaves, jax.tree.leaves(fresh), strict=True)]
+    return _put(jax.tree.unflatten(jax.tree.structure(fresh), filled), devices.sharding)
+
+
+def to_host(tree: Any) -> Any:
+    """Bring arrays to the host, from all processes to all processes."""
+    if jax.process_count() > 1:
+        return multihost_utils.process_allgather(tree, tiled=True)
+    return jax.tree.map(np.asarray, tree)
+
+
+class Stretch(NamedTuple):
+    """Which rounds a chunk runs, and in which phase."""
+
+    phase: Phase
+    first_round: Array
+    num_rounds: Array
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
+def _run_chunk(
+    code: Code,
+    devices: Devices,
+    most_rounds: int,
+    data: KernelData,
+    stretch: Stretch,
+    key_data: Array,
+    superchains: SuperchainState,
+) -> tuple[SuperchainState, Kept]:
+    """Run a stretch of all superchains; keep ``[S, most_rounds * draws, ...]``."""
+
+    def run_local(
+        data: KernelData, stretch: Stretch, key_data: Array, superchains: SuperchainState
+    ) -> tuple[SuperchainState, Kept]:
+        def run_one(superchain: tuple[Array, SuperchainState]) -> tuple[SuperchainState, Kept]:
+            return _run_rounds(code, most_rounds, data, stretch, *superchain)
+
+        over_superchains = lax.map if devices.is_mapped else lambda f, xs: jax.vmap(f)(xs)
+        return over_superchains(run_one, (key_data, superchains))
+
+    sharded, everywhere = PartitionSpec(AXIS), PartitionSpec()
+    return jax.shard_map(
+        run_local,
+        mesh=devices.mesh,
+        in_specs=(everywhere, everywhere, sharded, sharded),
+        out_specs=(sharded, sharded),
+        check_vma=False,
+    )(data, stretch, key_data, superchains)
+
+
+def _run_rounds(
+    code: Code,
+    most_rounds: int,
+    data: KernelData,
+    stretch: Stretch,
+    key_data: Array,
+    state: SuperchainState,
+) -> tuple[SuperchainState, Kept]:
+    """Run a stretch of one superchain; keep ``[most_rounds * draws, ...]``."""
+    key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+    shapes = jax.eval_shape(code.keep.record, state.chains)
+    size = (most_rounds, code.plan.num_draws)
+    empty = jax.tree.map(lambda leaf: jnp.zeros((*size, *leaf.shape), leaf.dtype), shapes)
+
+    def one_round(number: Array, carry: tuple[SuperchainState, Kept]) -> tuple:
+        state, kept = carry
+        index = stretch.first_round + number
+        state, new = run_round(code, data, stretch.phase, key, index, state)
+
+        def put(buffer: Array, rows: Array) -> Array:
+            return lax.dynamic_update_index_in_dim(buffer, rows, number, 0)
+
+        return state, jax.tree.map(put, kept, new)
+
+    state, kept = lax.fori_loop(0, stretch.num_rounds, one_round, (state, empty))
+    num_kept = most_rounds * code.plan.num_draws
+    return state, jax.tree.map(lambda leaf: leaf.reshape(num_kept, *leaf.shape[2:]), kept)
+
+
+def run_draws(
+    code: Code,
+    devices: Devices,
+    data: KernelData,
+    key_data: Array | np.ndarray,
+    state: RunState,
+    phase: Phase,
+    num_draws: int,
+    most_rounds: int,
+    meter: Meter,
+    save: Callable[[Kept, RunState], None],
+) -> RunState:
+    """Make ``num_draws`` draws, chunk by chunk; hand each chunk and the state to ``save``.
+
+    A round may hold several draws; those beyond ``num_draws`` are made but not saved.
+    """
+    per_round = code.plan.num_draws
+    left = -(-num_draws // per_round)
+    chunk_rounds = 1
+    saved = 0
+    superchains, next_round = state.superchains, state.next_round
+    while left:
+        num_rounds = min(left, chunk_rounds, most_rounds)
+        started = time.perf_counter()
+        stretch = Stretch(phase, jnp.int32(next_round), jnp.int32(num_rounds))
+        superchains, kept = _run_chunk(
+            code, devices, most_rounds, data, stretch, key_data, superchains
+        )
+        jax.block_until_ready(superchains)
+        seconds = time.perf_counter() - started
+        left, next_round = left - num_rounds, next_round + num_rounds
+        num_new = min(num_rounds * per_round, num_draws - saved)
+        saved += num_new
+        part = jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept))
+        save(part, RunState(next_round, superchains))
+        meter.update(num_new, seconds, to_host(superchains.tallies))
+        chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
+    return RunState(next_round, superchains)
+
+
+def most_chunk_rounds(code: Code, superchains: SuperchainState, num_draws: int) -> int:
+    """Return how many rounds a chunk may have: its draws wait on the device, so not too many."""
+    shapes = jax.eval_shape(jax.vmap(code.keep.record), superchains.chains)
+    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    fitting = MOST_CHUNK_BYTES // max(1, num_bytes * code.plan.num_draws)
+    wanted = -(-num_draws // code.plan.num_draws)
+    # A power of two, so that runs of similar length share their compiled code.
+    return max(1, min(fitting, 1 << (wanted - 1).bit_length()))
+
+
+def _next_rounds(requested: int, done: int, seconds: float) -> int:
+    """Aim at chunks of `CHUNK_SECONDS`, at most doubling."""
+    wanted = int(done * CHUNK_SECONDS / max(seconds, 1e-6))
+    return max(1, min(2 * requested, wanted)) if done == requested else requested

@@ -1,0 +1,129 @@
+"""Parts of a graph in a numbering of their own, so that equal parts can share one compilation."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+
+from adlmh_jax.graph.graph import Graph, Node
+
+
+class Operation(Protocol):
+    """What a fragment runs: a node of the graph, or something that stands for many."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Numbers of the operands."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Numbers of the results."""
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """Compute the results."""
+
+    def signature(self) -> Hashable:
+        """Return what tells this operation from others, apart from its operands."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Some nodes of a graph, numbered by `Cutter`, and the values that they are run for."""
+
+    nodes: tuple[Operation, ...]
+    outputs: tuple[int, ...]
+
+    def run(self, known: Mapping[int, Any]) -> list[Any]:
+        """Compute the outputs from the values of inputs and constants."""
+        values = dict(known)
+        for node in self.nodes:
+            results = node.run([values[number] for number in node.inputs])
+            values.update(zip(node.outputs, results, strict=True))
+        # A result may be a literal, which is a NumPy array.
+        return [jnp.asarray(values[number]) for number in self.outputs]
+
+    def signature(self) -> Hashable:
+        """Return what tells this computation from others."""
+        nodes = tuple((node.signature(), node.inputs, node.outputs) for node in self.nodes)
+        return nodes, self.outputs
+
+
+@dataclass
+class Cutter:
+    """Cut fragments out of a graph; inputs and constants are numbered as they are met.
+
+    Attributes
+    ----------
+    graph
+        The graph to cut.
+    given
+        Values that are inputs of the fragments, with what they stand for.
+    numbers
+        New number of each value.
+    inputs, constants
+        What the fragments cut so far need, in the order met: value of each new number.
+    """
+
+    graph: Graph
+    given: dict[int, Any]
+    numbers: dict[int, int] = field(default_factory=dict)
+    inputs: dict[int, int] = field(default_factory=dict)
+    constants: dict[int, int] = field(default_factory=dict)
+    _next: int = -1
+
+    def number(self, value: int) -> int:
+        """Return the new number of a value.
+
+        A literal gets a new one at each use: whether two of them are equal is no matter of
+        structure.
+        """
+        if value in self.numbers and value not in self.graph.literals:
+            return self.numbers[value]
+        number = self.numbers[value] = self.new_number()
+        if value in self.given:
+            self.inputs[number] = value
+        elif value not in self.graph.producer:
+            self.constants[number] = value
+        return number
+
+    def new_number(self) -> int:
+        """Return a number for a value that is not in the graph."""
+        self._next += 1
+        return self._next
+
+    def cut(self, wanted: Sequence[int]) -> Fragment:
+        """Return the fragment that computes ``wanted``, its nodes in an order set by structure."""
+        nodes = []
+        for index in self._order(wanted):
+            node = self.graph.nodes[index]
+            inputs = tuple(self.number(value) for value in node.inputs)
+            outputs = tuple(self.number(value) for value in node.outputs)
+            nodes.append(Node(node.primitive, node.params, inputs, outputs, node.frozen))
+        return Fragment(tuple(nodes), tuple(self.number(value) for value in wanted))
+
+    def _order(self, wanted: Sequence[int]) -> list[int]:
+        """Return the needed nodes in depth-first post-order from ``wanted``."""
+        producer: Callable[[int], int | None] = self.graph.producer.get
+        order: list[int] = []
+        done: set[int] = set()
+        stack: list[tuple[int, bool]] = []
+        for value in reversed(wanted):
+            self._push(stack, value, producer)
+        while stack:
+            index, expanded = stack.pop()
+            if index in done:
+                continue
+            if expanded:
+                done.add(index)
+                order.append(index)
+                continue
+            stack.append((index, True))
+            for value in reversed(self.graph.nodes[index].inputs):
+                self._push(stack, value, producer)
+        return order
+
+    def _push(self, stack: list, value: int, producer: Callable[[int], int | None]) -> None:
+        index = producer(value)
+        if value not in self.given and index is not None:
+            stack.append((index, False))

@@ -1,0 +1,1 @@
+"""The sampler inside other programs: as functions, as a NumPyro kernel, as a command."""

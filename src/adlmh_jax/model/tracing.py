@@ -1,0 +1,218 @@
+"""Trace a model once into a graph of its terms, outputs, supports, priors and proposals."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from adlmh_jax.model import errors
+from adlmh_jax.graph.randomness import draw, key_struct
+from adlmh_jax.graph.graph import Graph, trace_graph
+from adlmh_jax.model.outputs import select_outputs
+from adlmh_jax.model.sites import (
+    Outputs,
+    SiteTable,
+    in_support,
+    log_terms,
+    run_model,
+    unmasked,
+)
+from adlmh_jax.types import Array, Key, Model
+
+# (key, value, distribution, values, scale) -> (new value, log q ratio). A ratio of None says that
+# the value was drawn from the prior; its ratio is then known from the terms.
+Propose = Callable[[Key, Array, Any, Mapping[str, Array], Array], tuple[Array, Array | None]]
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A model, what to call it with, and what is asked of it."""
+
+    model: Model
+    args: tuple
+    kwargs: Mapping[str, Any]
+    outputs: Outputs
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The graph of a model and the numbers of the values of interest, by site or output name.
+
+    Attributes
+    ----------
+    graph
+        All computations.
+    values, keys, scales
+        Inputs: the value of each latent site, and the key and scale of its proposal.
+    terms
+        Log-probabilities of each scored site.
+    outputs
+        The outputs.
+    supports
+        Whether each element of a latent site is in its support.
+    priors
+        Log-probability of each latent site, without scale and mask.
+    draws
+        A prior draw of each latent site.
+    proposed, log_q_ratios
+        What the further proposals of a site would propose, and their log ratios; the proposals are
+        numbered from 0.
+    """
+
+    graph: Graph
+    values: dict[str, int]
+    keys: dict[str, int]
+    scales: dict[str, int]
+    terms: dict[str, int]
+    outputs: dict[str, int]
+    supports: dict[str, int]
+    priors: dict[str, int]
+    draws: dict[str, int]
+    proposed: dict[tuple[str, int], int]
+    log_q_ratios: dict[tuple[str, int], int]
+
+
+Proposals = Mapping[tuple[str, int], Propose]
+# What JAX raises when Python code asks for the value of an array that is not known.
+_WANTS_VALUE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None = None) -> Traced:
+    """Trace the model with its latent values as unknowns."""
+    proposals = proposals or {}
+    inputs = {f"value {s.name}": jax.ShapeDtypeStruct(s.shape, s.dtype) for s in sites.sites}
+    inputs |= {f"key {site.name}": key_struct() for site in sites.sites}
+    inputs |= {
+        f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, jnp.float32) for s in sites.sites
+    }
+
+    names: dict[str, list[Any]] = {}
+
+    def compute(inputs: dict[str, Array]) -> dict[str, list[Array]]:
+        results = _compute(call, sites, proposals, inputs)
+        names.update({kind: list(arrays) for kind, arrays in results.items()})
+        return {kind: list(arrays.values()) for kind, arrays in results.items()}
+
+    try:
+        graph, numbers = trace_graph(compute, inputs)
+    except errors.ModelError:
+        raise
+    except Exception as error:
+        raise _explain(error, call, sites) from error
+    return Traced(
+        graph,
+        {site: graph.inputs[f"value {site}"] for site in sites.names},
+        {site: graph.inputs[f"key {site}"] for site in sites.names},
+        {site: graph.inputs[f"scale {site}"] for site in sites.names},
+        **{kind: dict(zip(names[kind], numbers[kind], strict=True)) for kind in names},
+    )
+
+
+def _compute(
+    call: ModelCall, sites: SiteTable, proposals: Proposals, inputs: Mapping
+) -> dict[str, dict[Any, Array]]:
+    """Return everything that a step may need, as a function of the latent values."""
+    position = {name: inputs[f"value {name}"] for name in sites.names}
+    run = run_model(call.model, call.args, call.kwargs, position, jax.random.key(0))
+    latent = run.latent
+    _check_structure(sites, run.structure)
+    # Terms of the same kind next to each other: those of a loop's states, those of its data.
+    scored = {name: run.scored[name] for name in [*latent, *run.scored]}
+    results: dict[str, dict[Any, Array]] = {
+        "terms": {name: jnp.asarray(log_terms(m)) for name, m in scored.items()},
+        "outputs": select_outputs(call.outputs, run),
+        "supports": {},
+        "priors": {},
+        "draws": {},
+        "proposed": {},
+        "log_q_ratios": {},
+    }
+    for site in sites.sites:
+        fn, value = latent[site.name]["fn"], position[site.name]
+        results["terms"][site.name] = _full(results["terms"][site.name], site.batch_shape)
+        results["supports"][site.name] = in_support(fn, value, site.batch_shape)
+        results["priors"][site.name] = _full(unmasked(fn).log_prob(value), site.batch_shape)
+        key = inputs[f"key {site.name}"]
+        sample_shape = site.shape[: len(site.shape) - len(fn.batch_shape + fn.event_shape)]
+        new = draw(fn, key, sample_shape) if site.has_prior else value
+        results["draws"][site.name] = jnp.asarray(new, site.dtype)
+    for (name, number), propose in proposals.items():
+        fn, value = unmasked(latent[name]["fn"]), position[name]
+        scale = inputs[f"scale {name}"]
+        try:
+            new, log_q_ratio = propose(inputs[f"key {name}"], value, fn, position, scale)
+        except errors.ModelError:
+            raise
+        except Exception as error:
+            raise errors.proposal_raised(name, error) from error
+        results["proposed"][name, number] = new
+        if log_q_ratio is not None:
+            full = _full(log_q_ratio, sites[name].batch_shape)
+            results["log_q_ratios"][name, number] = full
+    return results
+
+
+def _full(array: Array, shape: tuple[int, ...]) -> Array:
+    return array if jnp.shape(array) == shape else jnp.broadcast_to(array, shape)
+
+
+def _check_structure(sites: SiteTable, structure: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise if a run has other sites, or other shapes, than the first one."""
+    if set(structure) != set(sites.structure):
+        raise errors.structure_changes(sites.structure, structure)
+    for name, shape in structure.items():
+        if shape != sites.structure[name]:
+            raise errors.shape_changes(name, sites.structure[name], shape)
+
+
+def _explain(error: Exception, call: ModelCall, sites: SiteTable) -> Exception:
+    """Say why a model that ran with prior draws cannot be traced."""
+    try:
+        again = run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
+        _check_structure(sites, again.structure)
+    except errors.ModelError as changed:
+        return changed
+    except Exception:  # a model that does not do the same twice
+        return errors.model_raised(error, is_traced=True)
+    if isinstance(error, _WANTS_VALUE):
+        position = {name: jnp.asarray(m["value"]) for name, m in again.latent.items()}
+        return errors.wants_value(_culprits(error, call, position, sites.names), error)
+    return errors.model_raised(error, is_traced=True)
+
+
+def _culprits(
+    error: Exception, call: ModelCall, position: Mapping[str, Array], names: Sequence[str]
+) -> list[str]:
+    """Return those of the sites whose value is asked for where ``error`` was raised.
+
+    The model is run with some of its values mapped by `jax.vmap`, so that these alone, and what is
+    computed from them, are unknown.
+    """
+
+    def run_some(values: Mapping[str, Array]) -> Mapping[str, Array]:
+        key = jax.random.key(0)
+        run = run_model(call.model, call.args, call.kwargs, {**position, **values}, key)
+        select_outputs(call.outputs, run)
+        return values
+
+    try:
+        jax.vmap(run_some)({name: position[name][None] for name in names})
+        return []
+    except Exception as other:  # another failure is not the one that we look for
+        if errors.user_line(other) != errors.user_line(error):
+            return []
+    if len(names) == 1:
+        return list(names)
+    half = len(names) // 2
+    return [
+        name
+        for part in (names[:half], names[half:])
+        for name in _culprits(error, call, position, part)
+    ]

@@ -1,0 +1,1 @@
+"""What moving one entry of the schedule computes: the branches of a step."""

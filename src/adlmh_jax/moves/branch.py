@@ -1,0 +1,338 @@
+"""What one step must compute when it moves one site, cut out of the model's graph."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from adlmh_jax.graph.layout import Layout
+from adlmh_jax.graph.randomness import KEY_WORDS, Noise, noise_sources
+from adlmh_jax.moves.elements import Element
+from adlmh_jax.graph.fragments import Cutter, Fragment
+from adlmh_jax.moves.rolling import RolledReads, Roller, cut_terms
+from adlmh_jax.model.sites import Site, SiteTable
+from adlmh_jax.model.touches import Touches
+from adlmh_jax.model.tracing import Traced
+
+ACCEPT_WORD = 0  # the first random word of a step decides on acceptance
+PRIOR = -1  # number of the proposal that draws from the prior
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to move a site.
+
+    Attributes
+    ----------
+    proposal
+        Number of the site's traced proposal; `PRIOR` for a prior draw.
+    candidates
+        For a Gibbs step: all values of the site's support. Empty for Metropolis-Hastings.
+    is_block
+        Whether all elements move at once, each accepted or rejected on its own.
+    is_compared
+        Whether the acceptance of this way is compared with that of another.
+    """
+
+    proposal: int = PRIOR
+    candidates: tuple[int, ...] = ()
+    is_block: bool = False
+    is_compared: bool = False
+
+
+@dataclass(frozen=True)
+class Redraw:
+    """A site whose support depends on the moved site.
+
+    Attributes
+    ----------
+    read
+        Index of the site among the branch's reads.
+    inside, draw, prior
+        Whether its value lies in its support; a prior draw; its log prior.
+    """
+
+    read: int
+    inside: Fragment
+    draw: Fragment
+    prior: Fragment
+
+
+@dataclass(frozen=True)
+class Read:
+    """A latent site whose value a branch reads, a part of it, or a run of consecutive sites.
+
+    Attributes
+    ----------
+    number
+        Of the value, in the branch.
+    shape, bank
+        Of what is read.
+    strides
+        For the part of one element: rows to the parts of the next ones.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    bank: str
+    strides: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a branch finds the one element that it moves.
+
+    Attributes
+    ----------
+    batch_shape
+        Of the whole site; to the branch, it has one element.
+    indices
+        Numbers of the values that say which element, where they are needed; None elsewhere.
+    terms, outputs
+        Strides of the parts of what is touched.
+    """
+
+    batch_shape: tuple[int, ...]
+    indices: tuple[int | None, ...]
+    terms: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The computations of a step that moves one site.
+
+    Attributes
+    ----------
+    site
+        The moved site.
+    propose
+        Its proposed value, and the log q ratio unless it is a prior draw.
+    way
+        How it moves.
+    score, outputs
+        The touched terms and the touched outputs.
+    prior
+        The log prior of the site; None if it is the site's own term.
+    redraws
+        Sites to redraw when their value falls out of its support.
+    reads
+        The latent sites read; the moved site is the first.
+    noise
+        Random inputs, by number.
+    scale
+        Number of the proposal's scale, if it has one.
+    key_start
+        First of the two words that make a block's key, after those of the proposal.
+    num_words
+        Random words needed, the accept word included.
+    own_term
+        Which of the terms is the moved site's own.
+    term_axes
+        For a block: which axes of each term carry the site's batch axes.
+    at
+        For a branch of one element: where it is. None if whole sites are read.
+    """
+
+    site: Site
+    way: Way
+    propose: Fragment
+    score: Fragment
+    outputs: Fragment
+    prior: Fragment | None
+    redraws: tuple[Redraw, ...]
+    reads: tuple[Read, ...]
+    noise: tuple[tuple[int, Noise], ...]
+    scale: int | None
+    key_start: int
+    num_words: int
+    own_term: int
+    term_axes: tuple[tuple[int, ...], ...]
+    at: At | None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The branch of one site, before grouping.
+
+    Attributes
+    ----------
+    branch
+        The computations.
+    read_names
+        Of each read, its first site.
+    terms, outputs
+        What is touched: name and shape; of a run, those of its first term and of all.
+    constants, literals
+        Values, by number, and which of them are numbers in the model's text.
+    """
+
+    branch: Branch
+    read_names: tuple[str, ...]
+    terms: tuple[tuple[str, tuple[int, ...]], ...]
+    outputs: tuple[tuple[str, tuple[int, ...]], ...]
+    constants: dict[int, Any]
+    literals: frozenset[int]
+
+    @property
+    def signature(self) -> Hashable:
+        """Return what must be equal for two sites to share a branch."""
+        return _signature(self.branch, self.constants)
+
+
+def cut_branch(
+    traced: Traced,
+    sites: SiteTable,
+    layouts: tuple[Layout, Layout],
+    touches: Touches,
+    name: str,
+    way: Way,
+    term_axes: tuple[tuple[int, ...], ...] = (),
+    element: Element | None = None,
+) -> Cut:
+    """Cut out what a step needs that moves the site ``name`` in the given way.
+
+    Parameters
+    ----------
+    traced, sites, touches
+        The model, and what the site touches.
+    layouts
+        Where sites and terms live.
+    name, way
+        The site, and how it moves.
+    term_axes
+        For a block: which axes of each term carry the site's batch axes.
+    element
+        The site seen from one element, if it can be.
+    """
+    traced = element.traced if element else traced
+    parts = element.noise if element else frozenset()
+    graph = traced.graph
+    wanted = _proposal(traced, name, way)
+    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
+    for other in touches.redraws:
+        start = _end(noise)
+        noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
+    given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
+    if element:
+        given |= dict.fromkeys([*element.reads, *element.indices], "part")
+    cutter = Cutter(graph, given | noise | {traced.scales[name]: "scale"})
+    cutter.number(traced.values[name])
+    propose = cutter.cut(wanted)
+    may_roll = not (way.is_block or touches.redraws or element)
+    roller = Roller(graph, traced.values, traced.terms, *layouts, name)
+    score, terms, rolled = cut_terms(roller, touches.terms, cutter, may_roll)
+    outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
+    # A flat prior that NumPyro does not validate has a term that the site does not touch.
+    is_plain = name in touches.terms and traced.priors[name] == traced.terms[name]
+    prior = None if is_plain else cutter.cut([traced.priors[name]])
+    tables = (traced.supports, traced.draws, traced.priors)
+    redraw_cuts = [[cutter.cut([table[other]]) for table in tables] for other in touches.redraws]
+    for other in touches.redraws:
+        cutter.number(traced.values[other])
+    reads, read_names = _reads(traced, sites, cutter, rolled, element)
+    key_start = _end(noise)
+    branch = Branch(
+        element.site if element else sites[name],
+        way,
+        propose,
+        score,
+        outputs,
+        prior,
+        tuple(
+            Redraw(read_names.index(other), *cuts)
+            for other, cuts in zip(touches.redraws, redraw_cuts, strict=True)
+        ),
+        reads,
+        tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
+        next((n for n, value in cutter.inputs.items() if value == traced.scales[name]), None),
+        key_start,
+        key_start + (KEY_WORDS if way.is_block or way.candidates else 0),
+        [first for first, _ in terms].index(name) if is_plain else 0,
+        term_axes,
+        _at(element, cutter) if element else None,
+    )
+    kept = tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs)
+    return Cut(branch, read_names, terms, kept, *_constants(cutter, rolled))
+
+
+def _constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
+    """Return all constants by number, and which of them are numbers in the model's text."""
+    graph = cutter.graph
+    constants = {n: graph.constants[value] for n, value in cutter.constants.items()}
+    literals = {n for n, value in cutter.constants.items() if value in graph.literals}
+    return constants | rolled.constants, frozenset(literals | rolled.literals)
+
+
+def _at(element: Element, cutter: Cutter) -> At:
+    number_of = {value: number for number, value in cutter.inputs.items()}
+    return At(
+        element.batch_shape,
+        tuple(number_of.get(index) for index in element.indices),
+        tuple(part.strides for part in element.terms),
+        tuple(part.strides for part in element.outputs),
+    )
+
+
+def _reads(
+    traced: Traced,
+    sites: SiteTable,
+    cutter: Cutter,
+    rolled: RolledReads,
+    element: Element | None,
+) -> tuple[tuple[Read, ...], tuple[str, ...]]:
+    """Return what the fragments read, and the name of the first site of each."""
+    site_of = {number: name for name, number in traced.values.items()}
+    parts = element.reads if element else {}
+    reads: list[Read] = []
+    names: list[str] = []
+    for number, value in cutter.inputs.items():
+        if value in parts:
+            name, part = parts[value]
+            reads.append(Read(number, part.shape, sites[name].dtype, part.strides))
+        elif value in site_of:
+            name = site_of[value]
+            reads.append(Read(number, sites[name].shape, sites[name].dtype))
+        else:
+            continue
+        names.append(name)
+    for number, (name, length) in rolled.sites.items():
+        reads.append(Read(number, (length, *sites[name].shape), sites[name].dtype))
+        names.append(name)
+    return tuple(reads), tuple(names)
+
+
+def _end(noise: dict[int, Noise]) -> int:
+    """Return the number of the word after those of the noise."""
+    return ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
+
+
+def _proposal(traced: Traced, name: str, way: Way) -> list[int]:
+    """Return the numbers of the proposed value and of its log q ratio, if it has one."""
+    if way.candidates:
+        return []
+    if way.proposal == PRIOR:
+        return [traced.draws[name]]
+    key = (name, way.proposal)
+    return [traced.proposed[key]] + [table[key] for table in [traced.log_q_ratios] if key in table]
+
+
+def _signature(branch: Branch, constants: dict) -> Hashable:
+    site = branch.site
+    return (
+        (site.batch_shape, site.event_shape, site.dtype, site.is_discrete, branch.way),
+        branch.propose.signature(),
+        branch.score.signature(),
+        branch.outputs.signature(),
+        branch.prior.signature() if branch.prior else None,
+        tuple(
+            (redraw.read, *(f.signature() for f in (redraw.inside, redraw.draw, redraw.prior)))
+            for redraw in branch.redraws
+        ),
+        branch.reads,
+        branch.noise,
+        branch.scale,
+        branch.own_term,
+        branch.term_axes,
+        branch.at,
+        tuple((number, v.shape, str(v.dtype)) for number, v in constants.items()),
+    )

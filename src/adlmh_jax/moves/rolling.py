@@ -1,0 +1,228 @@
+"""Terms that do the same thing at consecutive places, scored by one mapped computation.
+
+A state-space model written as a Python loop has a term for each time step, and a parameter of its
+transitions touches all of them. Scored one by one they would be hundreds of small operations; as a
+*run* they are one array: consecutive rows of terms, computed from consecutive rows of sites.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from adlmh_jax.graph.layout import Layout, Slot
+from adlmh_jax.graph.constants import are_equal
+from adlmh_jax.graph.fragments import Cutter, Fragment, Operation
+from adlmh_jax.graph.graph import Graph
+
+LEAST_RUN = 4  # fewer terms are as quick one by one
+
+
+@dataclass(frozen=True)
+class RolledNode:
+    """A fragment mapped over some of its inputs; to those who run it, a node like others.
+
+    Attributes
+    ----------
+    body, body_inputs
+        The computation of one term, and the numbers of its inputs.
+    is_mapped
+        Which inputs have an axis in front, one item for each term.
+    inputs, outputs
+        Numbers of the operands and of the result.
+    """
+
+    body: Fragment
+    body_inputs: tuple[int, ...]
+    is_mapped: tuple[bool, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        """Compute all terms."""
+
+        def one(*operands: Any) -> Any:
+            return self.body.run(dict(zip(self.body_inputs, operands, strict=True)))[0]
+
+        axes = [0 if mapped else None for mapped in self.is_mapped]
+        return [jax.vmap(one, axes)(*map(jnp.asarray, operands))]
+
+    def signature(self) -> Hashable:
+        """Return what tells this operation from others, apart from its operands."""
+        return "rolled", self.body.signature(), self.body_inputs, self.is_mapped
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One term on its own: its computation, the sites that it reads, and its constants.
+
+    Attributes
+    ----------
+    name
+        Of the term.
+    fragment
+        What computes it.
+    reads, constants
+        The sites read and the constants of the graph, by number.
+    """
+
+    name: str
+    fragment: Fragment
+    reads: dict[int, str]
+    constants: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Roller:
+    """Find runs among the terms that a site touches.
+
+    Attributes
+    ----------
+    graph, values, terms
+        The model's graph, and in it the numbers of sites and terms.
+    position, term_layout
+        Where they live.
+    moved
+        The site that moves: its value is one for the whole run.
+    """
+
+    graph: Graph
+    values: dict[str, int]
+    terms: dict[str, int]
+    position: Layout
+    term_layout: Layout
+    moved: str
+
+    def find_runs(self, names: Sequence[str]) -> list[list[Piece]]:
+        """Find the runs among terms that are in the order of their rows."""
+        runs: list[list[Piece]] = []
+        step: tuple[bool, ...] | None = None  # how the last run goes on
+        for piece in map(self._piece, names if len(names) >= LEAST_RUN else ()):
+            goes_on = self._step(runs[-1][-1], piece) if runs else None
+            if goes_on is not None and step in (None, goes_on):
+                runs[-1].append(piece)
+                step = goes_on
+            else:
+                runs.append([piece])
+                step = None
+        return [run for run in runs if len(run) >= LEAST_RUN]
+
+    def _piece(self, name: str) -> Piece:
+        """Cut out a term on its own."""
+        cutter = Cutter(self.graph, dict.fromkeys(self.values.values(), "value"))
+        fragment = cutter.cut([self.terms[name]])
+        site_of = {value: site for site, value in self.values.items()}
+        reads = {number: site_of[value] for number, value in cutter.inputs.items()}
+        return Piece(name, fragment, reads, cutter.constants)
+
+    def _step(self, piece: Piece, next_piece: Piece) -> tuple[bool, ...] | None:
+        """Return which reads move on to the next site between two terms of a run.
+
+        None if the two are no run.
+        """
+        names = (piece.name, next_piece.name)
+        if self.moved in names or not self._is_alike(piece, next_piece):
+            return None
+        if not _is_next(*(self.term_layout[name] for name in names)):
+            return None
+        moves_on = []
+        for before, after in zip(piece.reads.values(), next_piece.reads.values(), strict=True):
+            is_next = _is_next(self.position[before], self.position[after])
+            if before != after and (not is_next or self.moved in (before, after)):
+                return None
+            moves_on.append(is_next)
+        return tuple(moves_on)
+
+    def _is_alike(self, first: Piece, second: Piece) -> bool:
+        """Whether two terms are the same computation of values of the same shapes."""
+
+        def shapes(piece: Piece) -> list:
+            sites = [(n, self.values[site]) for n, site in piece.reads.items()]
+            needs = [*sites, *piece.constants.items()]
+            return [(n, self.graph.avals[v].shape, self.graph.avals[v].dtype) for n, v in needs]
+
+        same_code = first.fragment.signature() == second.fragment.signature()
+        return same_code and shapes(first) == shapes(second)
+
+
+def _is_next(first: Slot, second: Slot) -> bool:
+    """Whether the rows of the second array follow those of the first."""
+    is_alike = (first.bank, first.shape) == (second.bank, second.shape)
+    return is_alike and second.offset == first.offset + first.size
+
+
+@dataclass
+class RolledReads:
+    """The sites and constants of rolled terms, under the numbers of the branch.
+
+    Attributes
+    ----------
+    sites
+        First site and number of sites of each read.
+    constants, literals
+        Values, and which of them are numbers in the model's text.
+    """
+
+    sites: dict[int, tuple[str, int]] = field(default_factory=dict)
+    constants: dict[int, Any] = field(default_factory=dict)
+    literals: set[int] = field(default_factory=set)
+
+
+def roll(roller: Roller, run: Sequence[Piece], cutter: Cutter, found: RolledReads) -> RolledNode:
+    """Return the node that computes a run; its inputs are numbered by the branch's cutter."""
+    graph = roller.graph
+    first, second = run[:2]
+    numbers, is_mapped = [], []
+    for body_number, site in first.reads.items():
+        is_fixed = second.reads[body_number] == site
+        number = cutter.number(roller.values[site]) if is_fixed else cutter.new_number()
+        if not is_fixed:
+            found.sites[number] = (site, len(run))
+        numbers.append(number)
+        is_mapped.append(not is_fixed)
+    for body_number in first.constants:
+        sources = [piece.constants[body_number] for piece in run]
+        values = [graph.constants[source] for source in sources]
+        is_fixed = all(are_equal(values[0], other) for other in values[1:])
+        number = cutter.new_number()
+        found.constants[number] = (
+            values[0] if is_fixed else jnp.stack(list(map(jnp.asarray, values)))
+        )
+        if is_fixed and all(source in graph.literals for source in sources):
+            found.literals.add(number)
+        numbers.append(number)
+        is_mapped.append(not is_fixed)
+    body_inputs = (*first.reads, *first.constants)
+    outputs = (cutter.new_number(),)
+    return RolledNode(first.fragment, body_inputs, tuple(is_mapped), tuple(numbers), outputs)
+
+
+def cut_terms(
+    roller: Roller, names: Sequence[str], cutter: Cutter, may_roll: bool
+) -> tuple[Fragment, tuple[tuple[str, tuple[int, ...]], ...], RolledReads]:
+    """Cut out what computes some terms; return also the runs that they form, and what runs read.
+
+    Of each run, the first term and the shape of all.
+    """
+    rolled = RolledReads()
+    runs = {run[0].name: run for run in roller.find_runs(names)} if may_roll else {}
+    later = {piece.name for run in runs.values() for piece in run[1:]}
+    firsts = [name for name in names if name not in later]
+    single = cutter.cut([roller.terms[name] for name in firsts if name not in runs])
+    nodes: list[Operation] = list(single.nodes)
+    numbers = iter(single.outputs)
+    outputs: list[int] = []
+    terms: list[tuple[str, tuple[int, ...]]] = []
+    for name in firsts:
+        shape = roller.graph.avals[roller.terms[name]].shape
+        if name in runs:
+            node = roll(roller, runs[name], cutter, rolled)
+            nodes.append(node)
+            outputs.append(node.outputs[0])
+            terms.append((name, (len(runs[name]), *shape)))
+        else:
+            outputs.append(next(numbers))
+            terms.append((name, shape))
+    return Fragment(tuple(nodes), tuple(outputs)), tuple(terms), rolled

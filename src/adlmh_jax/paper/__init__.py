@@ -1,0 +1,1 @@
+"""The paper's case studies: models, distances, experiments."""

@@ -1,0 +1,1 @@
+"""How a new value of a component is proposed, and what "auto" chooses."""

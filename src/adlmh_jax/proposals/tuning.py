@@ -1,0 +1,109 @@
+"""Learning of proposals during warm-up: the scales of walks, and the shares of mixtures."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from adlmh_jax.moves.table import Counts, KernelData
+from adlmh_jax.types import Array
+
+DECAY = 0.6  # of the Robbins-Monro gains: they vanish, but their sum does not
+MOST_GAIN = 3.0  # for one epoch
+LEAST_SHARE = 0.05  # of either way of a mixture, so that a mode jump stays possible
+MEMORY = 0.99  # how much of the acceptance counts of an entry is kept from try to try
+# Shares go with this power of the worth: high enough that the worse of two ways costs less than a
+# tenth, low enough that the noise of the worths does not decide.
+SHARPNESS = 3.0
+LEAST_MOVES = 32  # of a walk before it is judged: until then its scale is of no account
+
+
+class Tuning(NamedTuple):
+    """What is learned about proposals.
+
+    Attributes
+    ----------
+    log_scale
+        Logarithm of the scale of each component, ``[N]``.
+    num_moves
+        Walks made with each component's scale, ``[N]``.
+    second_share
+        Probability of the second way of each entry, ``[M]``; 0 where there is one.
+    taken, tries
+        Accepted proposals and tries of both ways of each entry, ``[2, M]``.
+    """
+
+    log_scale: Array
+    num_moves: Array
+    second_share: Array
+    taken: Array
+    tries: Array
+
+
+def init_tuning(data: KernelData) -> Tuning:
+    """Start with scales of one and, where shares are learned, equal ones."""
+    num_components, num_entries = data.entry_of.size, data.element_of.size
+    zeros = jnp.zeros(num_components)
+    both = jnp.zeros((2, num_entries))
+    return Tuning(zeros, zeros, _shares(data, 0.5), both, both)
+
+
+def tune(
+    data: KernelData, tuning: Tuning, counts: Counts, entries: Array, ways: Array, num_chains: int
+) -> Tuning:
+    """Learn from an epoch: entries and ways of its steps, and what happened."""
+    num_entries = data.element_of.size
+    made = jnp.where(entries < 0, 0.0, 1.0)
+    entries = jnp.maximum(entries, 0)
+    tries = jnp.stack(
+        [jax.ops.segment_sum(made * (ways == way), entries, num_entries) for way in (0, 1)]
+    )
+
+    # Robbins-Monro: towards the target rate, with the evidence of all chains.
+    scaled = jnp.take_along_axis(tries, jnp.maximum(data.scaled_way, 0)[None], axis=0)[0]
+    scaled = jnp.where(data.scaled_way < 0, 0.0, scaled)[data.entry_of]
+    rate = counts.scaled / jnp.maximum(scaled * num_chains, 1.0)
+    num_moves = tuning.num_moves + scaled
+    gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MOST_GAIN)
+    log_scale = tuning.log_scale + gain * (rate - best_rate(data.dimension))
+
+    # By acceptance. Distances would be sharper, but during the approach of the posterior those of
+    # prior draws are so large that nothing later weighs against them.
+    accepted = jax.vmap(lambda taken: jax.ops.segment_sum(taken, data.entry_of, num_entries))(
+        counts.taken
+    )
+    kept = MEMORY ** tries.sum(axis=0)
+    taken = kept * tuning.taken + accepted / num_chains
+    tried = kept * tuning.tries + tries
+    dimension = jnp.ones(num_entries).at[data.entry_of].set(data.dimension)
+    is_walk = jnp.arange(2)[:, None] == data.scaled_way
+    worth = jnp.where(is_walk, walk_worth(dimension), 1.0) * taken / jnp.maximum(tried, 1.0)
+    weight = (worth / jnp.maximum(worth.max(axis=0), jnp.finfo(jnp.float32).tiny)) ** SHARPNESS
+    share = weight[1] / jnp.maximum(weight.sum(axis=0), 1.0)
+    moves = jnp.full(num_entries, jnp.inf).at[data.entry_of].min(num_moves)
+    is_tuned = (moves >= LEAST_MOVES) | (data.scaled_way < 0)
+    is_known = is_tuned & (tried.min(axis=0) > 1.0) & (worth.max(axis=0) > 0.0)
+    share = jnp.clip(jnp.where(is_known, share, 0.5), LEAST_SHARE, 1.0 - LEAST_SHARE)
+    return Tuning(log_scale, num_moves, _shares(data, share), taken, tried)
+
+
+def _shares(data: KernelData, learned: Array | float) -> Array:
+    """Return the shares of the second ways: as given, or as learned."""
+    return jnp.where(data.given_share < 0.0, learned, data.given_share)
+
+
+def best_rate(dimension: Array) -> Array:
+    """Return the acceptance rate at which a walk in some dimensions mixes best.
+
+    From 0.44 to 0.234, through the values for normal targets of Gelman, Roberts and Gilks (1996).
+    """
+    return 0.234 + 0.206 / dimension
+
+
+def walk_worth(dimension: Array) -> Array:
+    """Return what an accepted step of a walk is worth, in accepted independent draws.
+
+    At its best rate a walk has the efficiency (same source: 0.23, 0.14, 0.10, ..., 0.03 in ten
+    dimensions) of independent draws that are accepted at the rate 0.38, 0.24, 0.18, ..., 0.06.
+    """
+    return 0.38 * dimension**-0.75 / best_rate(dimension)

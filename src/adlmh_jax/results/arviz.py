@@ -1,0 +1,198 @@
+"""Results as ArviZ data: InferenceData up to ArviZ 0.x, a DataTree from 1.0 on, same content."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from adlmh_jax.model import Program
+from adlmh_jax.model import predictive
+
+SAMPLE_DIMS = ("chain", "draw")
+PRIOR_DRAWS = 500
+LIBRARY = "adlmh_jax"
+
+Coords = Mapping[str, Any]
+Dims = Mapping[str, Sequence[str]]
+Arrays = dict[str, np.ndarray]
+
+
+def to_arviz(
+    program: Program,
+    draws: Mapping[str, np.ndarray],
+    sample_stats: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Any],
+    *,
+    coords: Coords | None = None,
+    dims: Dims | None = None,
+    prior: bool | int = False,
+    posterior_predictive: bool = False,
+    log_likelihood: bool = False,
+    seed: int = 0,
+) -> Any:
+    """Make ArviZ data of the draws of a run.
+
+    Parameters
+    ----------
+    program
+        The compiled model.
+    draws
+        By name, ``[chain, draw, ...]``.
+    sample_stats
+        By name, ``[chain]`` or ``[chain, draw]``.
+    attributes
+        What to write on every group: strings and numbers.
+    coords, dims
+        Coordinate values and dimension names, beside those of the model's plates.
+    prior
+        Add groups ``prior`` and ``prior_predictive``; a number says of how many draws.
+    posterior_predictive, log_likelihood
+        Add these groups. Both need the draws of all latent sites.
+    seed
+        Of the predictive draws.
+
+    Returns
+    -------
+    An ``arviz.InferenceData`` (ArviZ 0.x) or an ``xarray.DataTree`` (from 1.0 on).
+    """
+    if not draws:
+        raise ValueError(
+            'There are no draws to export: the run kept none. Use `keep="outputs"` or "all".'
+        )
+    run = predictive.run_once(program)
+    observed = predictive.observed_values(run)
+    groups: dict[str, Arrays] = {"posterior": dict(draws), "sample_stats": dict(sample_stats)}
+    keys = jax.random.split(jax.random.key(seed), 2)
+    if posterior_predictive or log_likelihood:
+        flat, shape = _latent_draws(program, draws)
+        if posterior_predictive:
+            predicted = predictive.posterior_predictive(program, keys[0], flat)
+            groups["posterior_predictive"] = _unflatten(predicted, shape)
+        if log_likelihood:
+            groups["log_likelihood"] = _unflatten(predictive.log_likelihood(program, flat), shape)
+    if prior:
+        num_draws = PRIOR_DRAWS if prior is True else prior
+        both = predictive.prior_predictive(program, keys[1], num_draws)
+        groups["prior"], groups["prior_predictive"] = (_unflatten(a, (1, num_draws)) for a in both)
+    groups["observed_data"] = observed
+    groups["constant_data"] = predictive.constant_arrays(program, observed)
+    groups = {name: arrays for name, arrays in groups.items() if arrays}
+    everywhere = {**_origin(), **attributes}
+    maker = _Maker(predictive.find_plates(run), groups, coords or {}, dims or {})
+    datasets = {name: maker.dataset(name, arrays, everywhere) for name, arrays in groups.items()}
+    return _assemble(datasets, everywhere)
+
+
+def _latent_draws(
+    program: Program, draws: Mapping[str, np.ndarray]
+) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Return all latent sites, ``[chain * draw, ...]``, and the numbers of chains and draws."""
+    names = program.sites.names
+    # A function of the values may give something else under a site's name.
+    renamed = set(program.output_layout.names) if callable(program.call.outputs) else set()
+    missing = [name for name in names if name not in draws or name in renamed]
+    if missing:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        raise ValueError(
+            f"Predictions and log likelihoods need the draws of every latent site, but {listed} "
+            'was not kept. Sample with `keep="all"`'
+            + (" and `outputs` given by name." if renamed else ".")
+        )
+    shape = draws[names[0]].shape[:2]
+    flat = {
+        name: jnp.asarray(draws[name], program.sites[name].dtype).reshape(
+            -1, *program.sites[name].shape
+        )
+        for name in names
+    }
+    return flat, shape
+
+
+def _unflatten(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> Arrays:
+    return {name: array.reshape(*shape, *array.shape[1:]) for name, array in arrays.items()}
+
+
+def _origin() -> dict[str, str]:
+    """Say what made the data, in ArviZ's words, and when."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    versions = {f"{name}_version": _version(name) for name in ("arviz", "jax", "numpyro")}
+    return {
+        "created_at": now,
+        "inference_library": LIBRARY,
+        "inference_library_version": _version(LIBRARY),
+        **versions,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
+class _Maker:
+    """Makes xarray datasets whose dimensions have the same names in all groups."""
+
+    def __init__(
+        self, plates: predictive.Plates, groups: Mapping[str, Arrays], coords: Coords, dims: Dims
+    ) -> None:
+        self.plates = plates
+        self.dims = dims
+        sampled = [arrays for group, arrays in groups.items() if group != "constant_data"]
+        taken = {name for arrays in sampled for name in arrays}
+        # xarray takes a variable with the name of its dimension for the dimension's coordinate.
+        self.dim_of = {p: _storable(f"{p}_dim" if p in taken else p) for p in plates.rows}
+        self.coords = {self.dim_of[plate]: rows for plate, rows in plates.rows.items()}
+        self.coords |= dict(coords)
+
+    def dataset(self, group: str, arrays: Arrays, attributes: Mapping[str, Any]) -> Any:
+        """Make the dataset of one group; truth values become integers."""
+        import xarray
+
+        variables: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
+        for name, array in arrays.items():
+            names = self._dims(group, name, array.shape)
+            is_truth = array.dtype == bool
+            variables[_storable(name)] = names, array.astype(np.int8) if is_truth else array
+            sizes.update(zip(names, array.shape, strict=True))
+        coords = {dim: self.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
+        return xarray.Dataset(variables, coords, dict(attributes))
+
+    def _dims(self, group: str, name: str, shape: tuple[int, ...]) -> list[str]:
+        """Name the dimensions: as the user says, else by plates, else by number."""
+        if group == "sample_stats":
+            return list(SAMPLE_DIMS[: len(shape)])  # a statistic of whole chains has no draws
+        sampled = () if group.endswith("_data") else SAMPLE_DIMS
+        own = shape[len(sampled) :]
+        named: Sequence[str | None] = [None] * len(own)
+        if name in self.dims:
+            named = [*self.dims[name], *named][: len(own)]
+        elif group != "constant_data":
+            plates = self.plates.name_axes(name, own, has_events=group != "log_likelihood")
+            named = [plate and self.dim_of[plate] for plate in plates]
+        numbered = (dim or f"{_storable(name)}_dim_{i}" for i, dim in enumerate(named))
+        return [*sampled, *numbered]
+
+
+def _storable(name: str) -> str:
+    """Replace slashes, which files use for groups."""
+    return name.replace("/", ".")
+
+
+def _assemble(datasets: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:
+    """Put the groups into what the installed ArviZ works with."""
+    import arviz
+
+    if int(arviz.__version__.split(".")[0]) < 1:
+        return arviz.InferenceData(attrs=dict(attributes), **datasets)
+    import xarray
+
+    tree = xarray.DataTree.from_dict(dict(datasets))
+    tree.attrs = dict(attributes)
+    return tree

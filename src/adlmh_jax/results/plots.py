@@ -1,0 +1,212 @@
+"""Figures: what a schedule learned, how it came to that, and how fast runs converge.
+
+Every function draws into ``ax``, or into a new figure, and returns the axes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from adlmh_jax.results.result import Result, ScheduleReport
+
+METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
+OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
+REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.25", "tab:cyan", "0.8"
+MOST_LABELS = 40  # more component names than this cannot be read
+EVOLUTION_LABELS = {
+    "weights": "selection probability",
+    "rewards": "share of unit rewards",
+    "selected": "share of selections",
+    "accepted": "share of accepted proposals",
+}
+
+
+def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray:
+    """Show normalised unit rewards beside normalised selection counts, per component.
+
+    The paper's two bar charts. Counts are stacked: accepted below, rejected above. Superchains are
+    pooled.
+
+    Parameters
+    ----------
+    result
+        A result, or its schedule.
+    ax
+        Two axes, for rewards and for counts. Default: a new figure.
+
+    Returns
+    -------
+    The two axes.
+    """
+    report = result.schedule if isinstance(result, Result) else result
+    if ax is None:
+        pyplot = _pyplot()
+        width = min(16.0, 7.0 + 0.15 * len(report.names))
+        _, ax = pyplot.subplots(1, 2, figsize=(width, 3.6), layout="constrained")
+    axes = np.asarray(ax, dtype=object).ravel()
+    if axes.size != 2:
+        raise ValueError(f"`ax` must be two axes, for rewards and for counts, got {axes.size}.")
+    positions = np.arange(len(report.names))
+    rewards = unit_rewards(report)
+    if rewards is None:
+        axes[0].text(
+            0.5,
+            0.5,
+            "this schedule learns nothing",
+            ha="center",
+            va="center",
+            transform=axes[0].transAxes,
+        )
+    else:
+        axes[0].bar(positions, rewards, color=REWARD_COLOUR)
+    axes[0].set_title("Unit rewards", loc="left")
+    axes[0].set_ylabel("share of all components")
+    total = max(1, report.selected.sum())
+    accepted = report.accepted.sum(axis=0) / total
+    rejected = report.rejected.sum(axis=0) / total
+    axes[1].bar(positions, accepted, color=ACCEPTED_COLOUR, label="accepted")
+    axes[1].bar(positions, rejected, bottom=accepted, color=REJECTED_COLOUR, label="rejected")
+    axes[1].set_title("Selections", loc="left")
+    axes[1].set_ylabel("share of all steps")
+    axes[1].legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98))
+    for axis in axes:
+        _label_components(axis, report.names)
+    return axes
+
+
+def plot_schedule_evolution(
+    snapshots: Sequence[ScheduleReport],
+    steps: Sequence[int] | None = None,
+    quantity: Literal["weights", "rewards", "selected", "accepted"] = "weights",
+    ax: Any = None,
+) -> Any:
+    """Show how a schedule changed over a run: components downwards, time to the right.
+
+    Parameters
+    ----------
+    snapshots
+        Schedules in order of time.
+    steps
+        When each was taken, for the labels.
+    quantity
+        ``"weights"``: selection probabilities. ``"rewards"``: normalised unit rewards.
+        ``"selected"``, ``"accepted"``: shares of the steps since the snapshot before.
+    ax
+        Axes; default: a new figure.
+
+    Returns
+    -------
+    The axes.
+    """
+    if not snapshots:
+        raise ValueError("`snapshots` is empty: give at least one schedule.")
+    shares = evolution(snapshots, quantity)
+    names = snapshots[0].names
+    if ax is None:
+        height = 1.4 + 0.17 * min(MOST_LABELS, max(8, len(names)))
+        size = (max(4.8, 2.5 + 0.6 * min(20, len(snapshots))), height)
+        _, ax = _pyplot().subplots(figsize=size, layout="constrained")
+    image = ax.imshow(shares, aspect="auto", cmap="viridis", interpolation="nearest", vmin=0.0)
+    ax.figure.colorbar(image, ax=ax, label=EVOLUTION_LABELS[quantity])
+    times = range(1, len(snapshots) + 1) if steps is None else steps
+    ax.set_xticks(range(len(snapshots)), [f"{time:,}" for time in times], rotation=45, ha="right")
+    ax.set_xlabel("snapshot" if steps is None else "steps")
+    every = -(-len(names) // MOST_LABELS)
+    ax.set_yticks(range(0, len(names), every), names[::every], fontsize="small")
+    return ax
+
+
+def evolution(snapshots: Sequence[ScheduleReport], quantity: str) -> np.ndarray:
+    """Return shares of each component in each snapshot, ``[N, snapshot]``, that sum to 1."""
+    if quantity == "rewards":
+        unit = [unit_rewards(snapshot) for snapshot in snapshots]
+        if any(share is None for share in unit):
+            raise ValueError('`quantity` is "rewards", but this schedule does not learn any.')
+        return np.stack([share for share in unit if share is not None], axis=1)
+    if quantity == "weights":
+        return np.stack([snapshot.weights.mean(axis=0) for snapshot in snapshots], axis=1)
+    if quantity not in EVOLUTION_LABELS:
+        known = ", ".join(f'"{name}"' for name in EVOLUTION_LABELS)
+        raise ValueError(f"`quantity` must be one of {known}, got {quantity!r}.")
+    totals = np.stack([getattr(snapshot, quantity).sum(axis=0) for snapshot in snapshots], axis=1)
+    steps = np.diff(totals, prepend=0, axis=1)
+    return steps / np.maximum(1, steps.sum(axis=0))
+
+
+def plot_convergence(
+    curves: Sequence[np.ndarray],
+    checkpoints: Sequence[int],
+    labels: Sequence[str],
+    ax: Any = None,
+) -> Any:
+    """Show the distance to the truth against the number of steps, on logarithmic axes.
+
+    Parameters
+    ----------
+    curves
+        For each method the distances of its runs, ``[run, checkpoint]``.
+    checkpoints
+        Steps at which distances were taken.
+    labels
+        A name for each method. ``"AdLMH"`` is black and ``"LMH"`` cyan, as in the paper.
+    ax
+        Axes; default: a new figure.
+
+    Returns
+    -------
+    The axes: the median of the runs as a line, the quartiles dashed around a band.
+    """
+    if len(curves) != len(labels):
+        raise ValueError(f"There are {len(curves)} curves but {len(labels)} labels.")
+    if ax is None:
+        _, ax = _pyplot().subplots(figsize=(5.0, 3.8), layout="constrained")
+    others = iter(OTHER_COLOURS * len(labels))
+    for runs, label in zip(curves, labels, strict=True):
+        distances = np.atleast_2d(np.asarray(runs, float))
+        if distances.shape[1] != len(checkpoints):
+            raise ValueError(
+                f"The curves of {label} have {distances.shape[1]} points, but there are "
+                f"{len(checkpoints)} checkpoints."
+            )
+        colour = METHOD_COLOURS.get(label.lower()) or next(others)
+        low, middle, high = np.quantile(distances, (0.25, 0.5, 0.75), axis=0)
+        ax.fill_between(checkpoints, low, high, color=colour, alpha=0.12, linewidth=0)
+        ax.plot(checkpoints, low, color=colour, linestyle="--", linewidth=0.8)
+        ax.plot(checkpoints, high, color=colour, linestyle="--", linewidth=0.8)
+        ax.plot(checkpoints, middle, color=colour, linewidth=1.8, label=label)
+    ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="distance to the truth")
+    ax.legend(frameon=False)
+    ax.grid(True, which="major", color="0.9", linewidth=0.6)
+    return ax
+
+
+def unit_rewards(report: ScheduleReport) -> np.ndarray | None:
+    """Return r / c per component over all superchains, normalised; None if nothing is learned."""
+    if report.rewards is None or report.counts is None:
+        return None
+    unit = report.rewards.sum(axis=0) / report.counts.sum(axis=0)
+    return unit / unit.sum()
+
+
+def _label_components(ax: Any, names: Sequence[str]) -> None:
+    """Write component names under the bars, as many as can be read."""
+    every = -(-len(names) // MOST_LABELS)
+    is_long = max(map(len, names)) * len(names) > 60
+    ax.set_xticks(
+        range(0, len(names), every),
+        names[::every],
+        rotation=90 if is_long else 0,
+        fontsize="small",
+    )
+    ax.set_xlim(-0.7, len(names) - 0.3)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install adlmh_jax[plots].") from error
+    return pyplot

@@ -1,0 +1,260 @@
+"""Did it converge? The rules, and a verdict in plain words.
+
+Every rule asks whether chains, halves of chains and superchains tell the same story. None can see
+a region that no chain has found: "converged" means that nothing speaks against it.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from adlmh_jax.results.mixing import Mixing
+
+GOOD_R_HAT = 1.01  # the limit for few chains: Vehtari et al. (2021), section 4
+FAIR_R_HAT = 1.05  # the limit for many chains, whose memory is tested as well
+BAD_R_HAT = 1.1  # more is never good: Gelman et al., Bayesian Data Analysis (2013), section 11.5
+FEWEST_DRAWS = 10  # of each chain: fewer show nothing of their memory
+FEWEST_CHAINS = 4
+MANY_CHAINS = 32  # from here on a correlation over chains says something
+FEWEST_EFFECTIVE = 400  # 100 for each of four chains: Vehtari et al. (2021), section 4
+FEWEST_MOVES = 5  # accepted proposals of a component in each chain
+FALSE_ALARM = 1e-5  # of a test on a run that has converged
+NEGLIGIBLE = 0.02  # standard deviations: a smaller difference is let pass, however certain
+SLIGHT_MEMORY = 0.05  # correlation that is left in chains 20 times as long as their memory
+MOST_SHOWN = 10  # outputs or components listed by name
+
+LONGER = "Run longer: more `num_warmup` and `num_samples`, or more steps per draw (`thinning`)."
+BETTER = (
+    "Help the components that hardly move (see `result.summary(by='site')`): a prior nearer to "
+    "the data, another proposal, or the model in other variables (centred predictors, scaled "
+    "effects)."
+)
+MORE_CHAINS = f"Run at least {FEWEST_CHAINS} chains."
+LOOK = "Find out why the model gives numbers that are not finite."
+CERTAIN = (
+    "If that value is certain, all is well; otherwise the chains need another proposal for it."
+)
+
+
+class Verdict(enum.StrEnum):
+    """What can be said of an output, from best to worst."""
+
+    CONVERGED = "converged"
+    CANNOT_TELL = "cannot tell"
+    NOT_CONVERGED = "not converged"
+
+    @property
+    def badness(self) -> int:
+        """0, 1 or 2."""
+        return list(Verdict).index(self)
+
+
+class ConvergenceWarning(UserWarning):
+    """Something speaks against convergence."""
+
+
+class Finding(NamedTuple):
+    """Something that speaks against convergence: how strongly, what, and what to do about it."""
+
+    verdict: Verdict
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class OutputVerdict:
+    """What was found about one scalar output, and its figures."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    mixing: Mixing
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst that was found."""
+        found = (finding.verdict for finding in self.findings)
+        return max(found, key=lambda verdict: verdict.badness, default=Verdict.CONVERGED)
+
+    @property
+    def lines(self) -> list[str]:
+        """The verdict with its reasons, as printed."""
+        m = self.mixing
+        figures = f"R-hat {m.r_hat:.3f}, {m.ess_bulk:,.0f} effective draws"
+        return [
+            f"{self.name}: {self.verdict} ({figures})",
+            *(f"  - {finding.reason}" for finding in self.findings),
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """Whether a run has converged, in plain words: print it.
+
+    Attributes
+    ----------
+    outputs
+        The verdict on each scalar output.
+    acceptance
+        Share of accepted proposals of each site.
+    """
+
+    outputs: tuple[OutputVerdict, ...]
+    acceptance: dict[str, float]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all outputs."""
+        return max((output.verdict for output in self.outputs), key=lambda v: v.badness)
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether nothing speaks against convergence."""
+        return self.verdict is Verdict.CONVERGED
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        words = {
+            Verdict.CONVERGED: "Converged, as far as the draws can tell",
+            Verdict.CANNOT_TELL: "Cannot tell whether it has converged",
+            Verdict.NOT_CONVERGED: "Not converged",
+        }[self.verdict]
+        concerned = [output.name for output in self.outputs if output.verdict is self.verdict]
+        return f"{words}: {listed(concerned, most=4)}."
+
+    def __repr__(self) -> str:
+        """Return the verdicts with reasons, worst first, and the remedies."""
+        ranked = sorted(self.outputs, key=lambda output: -output.verdict.badness)
+        lines = [self.headline, ""]
+        lines.extend(line for output in ranked[:MOST_SHOWN] for line in output.lines)
+        if len(ranked) > MOST_SHOWN:
+            lines.append(f"... and {len(ranked) - MOST_SHOWN} more outputs")
+        remedies = dict.fromkeys(f.remedy for output in ranked for f in output.findings)
+        if remedies:
+            lines.extend(["", "What to do", *(f"  - {remedy}" for remedy in remedies)])
+        return "\n".join(lines)
+
+
+def listed(names: Sequence[str], most: int = MOST_SHOWN) -> str:
+    """Write names in backticks, the first few of them."""
+    shown = ", ".join(f"`{name}`" for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def judge_mixing(m: Mixing, num_chains: int, num_draws: int) -> list[Finding]:
+    """Say what speaks against the convergence of one scalar."""
+    if num_draws < FEWEST_DRAWS:
+        reason = f"There are only {num_draws} draws of each chain."
+        return [Finding(Verdict.CANNOT_TELL, reason, LONGER)]
+    if np.isnan(m.ess_bulk):
+        return [Finding(Verdict.NOT_CONVERGED, "Some draws are NaN or infinite.", LOOK)]
+    if m.is_constant:
+        reason = "It has one and the same value in all draws of all chains."
+        return [Finding(Verdict.CANNOT_TELL, reason, CERTAIN)]
+    return [
+        *_judge_chains(m, num_chains),
+        *_judge_memory(m, num_chains),
+        *_judge_superchains(m),
+        *_judge_drift(m, num_chains),
+        *_judge_size(m),
+    ]
+
+
+def _judge_chains(m: Mixing, num_chains: int) -> Iterator[Finding]:
+    """Compare chains with each other."""
+    if num_chains < FEWEST_CHAINS:
+        reason = f"{num_chains} chains are too few to disagree with each other."
+        yield Finding(Verdict.CANNOT_TELL, reason, MORE_CHAINS)
+    if m.num_still == num_chains:
+        reason = "Every chain stays at its start, and the starts differ."
+        yield Finding(Verdict.NOT_CONVERGED, reason, BETTER)
+        return
+    limit = FAIR_R_HAT if num_chains >= MANY_CHAINS else GOOD_R_HAT
+    if m.r_hat > BAD_R_HAT:
+        reason = f"Chains disagree: R-hat is {m.r_hat:.3f}, where {limit} is good."
+        if m.num_still:
+            reason += f" It never changes in {m.num_still} of {num_chains} chains."
+        yield Finding(Verdict.NOT_CONVERGED, reason, LONGER)
+    elif m.r_hat > limit:
+        reason = f"Chains are short or disagree: R-hat is {m.r_hat:.3f}, where {limit} is good."
+        yield Finding(Verdict.CANNOT_TELL, reason, LONGER)
+
+
+def _judge_memory(m: Mixing, num_chains: int) -> Iterator[Finding]:
+    """Test the correlation of halves by Fisher's z, which has variance 1 / (chains - 3)."""
+    if num_chains < MANY_CHAINS:
+        return
+    limit = SLIGHT_MEMORY + stats.norm.isf(FALSE_ALARM) / np.sqrt(num_chains - 3)
+    if m.memory > np.tanh(limit):
+        reason = (
+            "Chains remember where they were: the first and second halves of a chain have a "
+            f"correlation of {m.memory:.2f}."
+        )
+        yield Finding(Verdict.NOT_CONVERGED, reason, BETTER)
+
+
+def _judge_superchains(m: Mixing) -> Iterator[Finding]:
+    """Compare superchains, which share nothing."""
+    is_certain = m.superchain_p < FALSE_ALARM and m.spread > NEGLIGIBLE
+    if is_certain or m.nested_r_hat > FAIR_R_HAT:
+        reason = (
+            f"Superchains disagree: nested R-hat is {m.nested_r_hat:.3f}, their means spread by "
+            f"{m.spread:.2f} standard deviations."
+        )
+        is_bad = is_certain or m.nested_r_hat > BAD_R_HAT
+        yield Finding(Verdict.NOT_CONVERGED if is_bad else Verdict.CANNOT_TELL, reason, LONGER)
+
+
+def _judge_drift(m: Mixing, num_chains: int) -> Iterator[Finding]:
+    """Compare the first halves of all chains with their second halves."""
+    if num_chains > 1 and m.shift > NEGLIGIBLE:
+        if m.drift > stats.t.isf(FALSE_ALARM / 2, num_chains - 1):
+            reason = (
+                f"The chains still move together: by {m.shift:.2f} standard deviations from the "
+                f"first half of the run to the second, {m.drift:.0f} standard errors."
+            )
+            yield Finding(Verdict.NOT_CONVERGED, reason, LONGER)
+
+
+def _judge_size(m: Mixing) -> Iterator[Finding]:
+    least = min(m.ess_bulk, m.ess_tail)
+    if least < FEWEST_EFFECTIVE:
+        where = "tails" if m.ess_tail < m.ess_bulk else "bulk"
+        reason = (
+            f"There are {least:.0f} effective draws of its {where}, of {FEWEST_EFFECTIVE} needed."
+        )
+        yield Finding(Verdict.CANNOT_TELL, reason, LONGER)
+
+
+def judge_components(
+    names: Sequence[str], selected: np.ndarray, accepted: np.ndarray, chains_each: int
+) -> list[Finding]:
+    """Say which components hardly moved.
+
+    Parameters
+    ----------
+    names
+        Of the components, ``[N]``.
+    selected, accepted
+        Steps of chains in which each was selected, and moved, ``[S, N]``.
+    chains_each
+        Chains of a superchain.
+    """
+    least = accepted.min(axis=0) / chains_each
+    is_never_tried = selected.sum(axis=0) == 0
+    is_never_moved = (accepted.sum(axis=0) == 0) & ~is_never_tried
+    is_starved = (least < FEWEST_MOVES) & ~is_never_tried & ~is_never_moved
+    cases = [
+        (is_never_tried, "Never selected", LONGER),
+        (is_never_moved, "No proposal was ever accepted for", BETTER),
+        (is_starved, f"Fewer than {FEWEST_MOVES} accepted proposals per chain for", BETTER),
+    ]
+    return [
+        Finding(Verdict.CANNOT_TELL, f"{words} {listed(np.array(names)[chosen])}.", remedy)
+        for chosen, words, remedy in cases
+        if chosen.any()
+    ]

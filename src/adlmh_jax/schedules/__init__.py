@@ -1,0 +1,1 @@
+"""How the entry to move is selected: LMH, AdLMH."""

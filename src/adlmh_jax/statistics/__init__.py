@@ -1,0 +1,1 @@
+"""Sums and statistics that ride along with the chains."""

@@ -1,0 +1,298 @@
+"""Every proposal against exact transition matrices; blocks; custom proposals; bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from exact import (
+    PROGRAMS,
+    DiscreteProgram,
+    chains_at,
+    check_balance,
+    gibbs_matrix,
+    position_of,
+    prepare,
+    state_of,
+    transition_matrix,
+)
+from scipy import stats
+
+import adlmh_jax as adlmh
+from adlmh_jax.moves import metropolis as moves
+from adlmh_jax.engine import step as steps
+from adlmh_jax.model import compile_model
+from adlmh_jax.proposals.plan import plan_sites
+
+ENUMERABLE = [p for p in PROGRAMS if "support" not in p.name]
+
+
+def random_weights(exact):
+    weights = np.random.default_rng(0).dirichlet(np.ones(exact.program.num_components))
+    return lambda state: weights
+
+
+@pytest.mark.parametrize("discrete", ENUMERABLE, ids=lambda p: p.name)
+def test_gibbs_keeps_posterior(discrete):
+    exact = prepare(discrete, {"*": adlmh.gibbs()})
+    check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
+
+
+def test_unnormalised_gibbs_is_caught(monkeypatch):
+    """Mutant: scores are taken for probabilities without being divided by their sum."""
+    real = moves._draw_candidate
+
+    def unnormalised(scores, uniforms):
+        upper = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=0)), axis=0)
+        _, *others = real(scores, uniforms)
+        return jnp.sum(uniforms > upper[:-1], axis=0), *others
+
+    monkeypatch.setattr(moves, "_draw_candidate", unnormalised)
+    exact = prepare(ENUMERABLE[0], {"*": adlmh.gibbs()})
+    with pytest.raises(AssertionError):
+        check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
+
+
+def counts():
+    """Integers with a boundary on both sides, one of them set by another choice."""
+    a = numpyro.sample("a", dist.Binomial(4, 0.6))
+    b = numpyro.sample("b", dist.DiscreteUniform(0, 3))
+    numpyro.sample("y", dist.Normal(a - b, 1.0), obs=1.5)
+
+
+COUNTS = DiscreteProgram("counts", counts, {"a": range(5), "b": range(4)})
+
+
+def walk_probability(exact, component, old, new):
+    """A step is +-k with probability (1/2) 2**-k at scale 1."""
+    return 0.5 * 2.0 ** -abs(new[component] - old[component])
+
+
+def test_integer_walk_keeps_posterior():
+    exact = prepare(COUNTS, {"*": adlmh.random_walk()})
+    matrix = transition_matrix(exact, random_weights(exact), walk_probability)
+    check_balance(exact, matrix)
+
+
+def test_integer_walk_boundary_mutant_is_caught(monkeypatch):
+    """Folding a step back at the boundary, without its ratio, is an error that must show."""
+    from adlmh_jax import proposals
+    from adlmh_jax.model import walks
+
+    def folded(key, value, fn, values, scale):
+        new, _ = walks.walk_integers(key, value + 0, fn, values, scale)
+        return jnp.where(new == value, jnp.maximum(value - 1, 0), new), jnp.zeros(value.shape)
+
+    monkeypatch.setattr(proposals, "walk_integers", folded)
+    exact = prepare(COUNTS, {"*": adlmh.random_walk()})
+
+    def seen(exact, component, old, new):
+        kept = walk_probability(exact, component, old, new)
+        return kept + (0.5 if new[component] == max(old[component] - 1, 0) else 0.0)
+
+    with pytest.raises(AssertionError):
+        check_balance(exact, transition_matrix(exact, random_weights(exact), seen))
+
+
+def block_frequencies(exact, state, num_chains, seed):
+    """Return how often a block move of ``z`` leads from a state to each other one."""
+    entry = exact.kernel.num_entries - 1
+    rng = np.random.default_rng(seed)
+    shape = (exact.kernel.num_words, num_chains)
+    words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32))
+    start = chains_at(exact, state, num_chains)
+    chains, _, _ = steps.move(exact.kernel, exact.data, words, start, entry)
+    found = state_of(exact, chains)
+    return np.array([found.count(other) for other in exact.states])
+
+
+def independent_plate():
+    a = numpyro.sample("a", dist.Bernoulli(0.4))
+    with numpyro.plate("items", 3):
+        z = numpyro.sample("z", dist.Bernoulli(0.2 + 0.5 * a))
+        numpyro.sample("y", dist.Normal(z, 0.8), obs=jnp.array([0.1, 0.9, 0.4]))
+
+
+PLATE = DiscreteProgram("plate", independent_plate, {"a": (0, 1), "z": (0, 1)})
+
+
+def block_kernel(exact, state, is_gibbs):
+    """Return the exact probabilities of a block move: a product over elements."""
+    scores = {}
+    for other in exact.states:
+        position = position_of(exact, other)
+        terms, _ = exact.program.evaluate(position)
+        scores[other] = np.asarray(terms["z"] + terms["y"]), np.asarray(terms["z"])
+    row = []
+    for other in exact.states:
+        if other[0] != state[0]:
+            row.append(0.0)
+            continue
+        probability = 1.0
+        for e in range(3):
+            pair = {}
+            for v in (0, 1):
+                flipped = (state[0], *(v if i == e else s for i, s in enumerate(state[1:])))
+                pair[v] = scores[flipped][0][e], scores[flipped][1][e]
+            old, new = state[1 + e], other[1 + e]
+            if is_gibbs:
+                total = np.logaddexp(pair[0][0], pair[1][0])
+                probability *= np.exp(pair[new][0] - total)
+            else:
+                target = pair[1 - old][0] - pair[old][0]
+                ratio = target - (pair[1 - old][1] - pair[old][1])
+                leave = np.exp(pair[1 - old][1]) * min(1.0, np.exp(ratio))
+                probability *= leave if new != old else 1.0 - leave
+        row.append(probability)
+    return np.array(row)
+
+
+@pytest.mark.parametrize("kind", ["gibbs", "prior"])
+def test_block_moves_each_element_by_its_own_kernel(kind):
+    """Chi-square tests of eight states at a false-alarm rate of 1e-5 each."""
+    proposal = adlmh.gibbs() if kind == "gibbs" else adlmh.prior()
+    exact = prepare(PLATE, {"*": proposal}, blocks="auto")
+    assert exact.kernel.num_entries == 2
+    num_chains = 40000
+    for seed, state in enumerate(exact.states[::2]):
+        expected = block_kernel(exact, state, kind == "gibbs") * num_chains
+        found = block_frequencies(exact, state, num_chains, seed)
+        possible = expected > 0
+        assert found[~possible].sum() == 0
+        statistic = np.sum((found - expected)[possible] ** 2 / expected[possible])
+        assert statistic < stats.chi2.isf(1e-5, possible.sum() - 1)
+
+
+def test_block_on_dependent_elements_is_caught(monkeypatch):
+    """The plate of `plate and global` meets in a factor: it must not be a block."""
+    discrete = next(p for p in PROGRAMS if p.name == "plate and global")
+    program = compile_model(discrete.model, outputs=discrete.outputs)
+    assert not plan_sites(program)["z"].is_block
+    assert plan_sites(compile_model(independent_plate))["z"].is_block
+
+
+def test_auto_says_what_it_chose():
+    def model():
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        count = numpyro.sample("count", dist.Poisson(3.0))
+        with numpyro.plate("n", 4):
+            z = numpyro.sample("z", dist.Categorical(jnp.ones(3) / 3))
+            numpyro.sample("y", dist.Normal(mu + z, 1.0 + count), obs=jnp.zeros(4))
+
+    words = {name: plan.words for name, plan in plan_sites(compile_model(model)).items()}
+    assert words == {
+        "mu": "random_walk() | prior()",
+        "count": "random_walk() | prior()",
+        "z": "gibbs(), all elements at once",
+    }
+
+
+def shares_of(proposal):
+    """Return the shares of the second way before and after a short run."""
+    result = adlmh.sample(
+        0, target, proposals={"x": proposal}, num_chains=8, num_superchains=2, num_warmup=200,
+        num_samples=1, progress=False,
+    )  # fmt: skip
+    return np.asarray(result.state.superchains.tuning.second_share)
+
+
+def test_a_given_share_is_kept():
+    mixed = adlmh.mixture(adlmh.random_walk(), adlmh.prior(), 0.2)
+    assert str(mixed) == "mixture(random_walk(), prior(), 0.2)"
+    np.testing.assert_allclose(shares_of(mixed), 0.2, rtol=1e-6)
+
+
+def test_a_share_is_learned_unless_it_is_given():
+    assert np.all(shares_of(adlmh.random_walk() | adlmh.prior()) != 0.5)
+
+
+def test_a_proposal_of_ones_own_has_half_the_steps():
+    def mirror(key, value, values, distribution):
+        return 1.0 / value, -2.0 * jnp.log(value)
+
+    assert np.all(shares_of(adlmh.random_walk() | adlmh.custom(mirror)) == 0.5)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
+def test_shares_outside_of_0_and_1_are_refused(share):
+    with pytest.raises(ValueError, match="`share` of a mixture must be between 0 and 1"):
+        adlmh.mixture(adlmh.prior(), adlmh.random_walk(), share)
+
+
+def target():
+    x = numpyro.sample("x", dist.Gamma(2.0, 1.0))
+    numpyro.sample("y", dist.Normal(x, 1.0), obs=1.0)
+
+
+def test_custom_proposal_is_right():
+    """A multiplicative step, with its ratio; against quadrature at 1e-5 by superchains."""
+
+    def multiply(key, value, values, distribution):
+        factor = jnp.exp(0.8 * jax.random.normal(key, value.shape))
+        return value * factor, jnp.log(factor)
+
+    result = adlmh.sample(
+        3, target, proposals={"x": multiply}, num_chains=256, num_superchains=16,
+        num_warmup=100, num_samples=400, progress=False,
+    )  # fmt: skip
+    grid = np.linspace(1e-4, 12, 20001)
+    weights = stats.gamma.pdf(grid, 2.0) * stats.norm.pdf(1.0, grid, 1.0)
+    mean = np.sum(grid * weights) / np.sum(weights)
+    means = result.draws["x"].reshape(16, -1).mean(axis=1)
+    error = (means.mean() - mean) / (means.std(ddof=1) / 4)
+    assert abs(error) < stats.t.isf(0.5e-5, 15)
+    assert result.proposals == {"x": "custom(multiply)"}
+
+
+BAD_CUSTOM = {
+    "returned a value of shape": lambda key, value, values, d: (jnp.zeros(2), 0.0),
+    "dtype int32": lambda key, value, values, d: (jnp.zeros((), jnp.int32), 0.0),
+    "must return": lambda key, value, values, d: value,
+    "log ratios of shape": lambda key, value, values, d: (value, jnp.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("message", BAD_CUSTOM)
+def test_bad_custom_proposals(message):
+    with pytest.raises(ValueError, match=message):
+        adlmh.sample(0, target, proposals={"x": BAD_CUSTOM[message]}, progress=False)
+
+
+def test_nan_of_a_custom_proposal_is_rejected_and_counted():
+    def broken(key, value, values, distribution):
+        return value * jnp.nan, jnp.zeros(())
+
+    with pytest.warns(UserWarning, match="NaN or .inf and were rejected"):
+        result = adlmh.sample(
+            0, target, proposals={"x": broken}, num_chains=4, num_warmup=0, num_samples=2,
+            progress=False,
+        )  # fmt: skip
+    assert np.isfinite(result.draws["x"]).all()
+    assert (result.schedule.invalid == result.schedule.selected).all()
+
+
+@pytest.mark.parametrize(
+    ("proposals", "error", "message"),
+    [
+        ({"z*": adlmh.gibbs()}, ValueError, "No latent site matches `z\\*`"),
+        ({"x": adlmh.gibbs()}, ValueError, "`x` cannot have `gibbs\\(\\)`"),
+        ({"x": 3}, TypeError, "proposal of `x`"),
+        ("best", ValueError, "`proposals` must be"),
+    ],
+)
+def test_bad_proposals(proposals, error, message):
+    with pytest.raises(error, match=message):
+        plan_sites(compile_model(target), proposals)
+
+
+def test_bad_blocks():
+    with pytest.raises(ValueError, match="`blocks` must be"):
+        plan_sites(compile_model(target), "auto", "sometimes")
+
+
+def test_mixtures_have_two_parts():
+    with pytest.raises(ValueError, match="two proposals"):
+        adlmh.prior() | adlmh.random_walk() | adlmh.prior()
+    with pytest.raises(ValueError, match="never rejects"):
+        adlmh.gibbs() | adlmh.prior()

@@ -1,0 +1,132 @@
+"""Every plot draws what it says, into the axes that it is given."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+from adlmh_jax.results.plots import (
+    evolution,
+    plot_convergence,
+    plot_schedule,
+    plot_schedule_evolution,
+    unit_rewards,
+)
+from adlmh_jax.results.result import ScheduleReport
+
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    pyplot.close("all")
+
+
+def make_report(num_components=3, num_superchains=2, scale=1, is_learning=True):
+    shape = (num_superchains, num_components)
+    selected = scale * np.arange(10, 10 + num_superchains * num_components).reshape(shape)
+    names = [f"z[{i}]" for i in range(num_components)]
+    return ScheduleReport(
+        names=names,
+        weights=np.full(shape, 1 / num_components),
+        rewards=np.arange(1.0, 1 + num_components) * np.ones(shape) if is_learning else None,
+        counts=np.full(shape, 10.0) if is_learning else None,
+        selected=selected,
+        accepted=selected // 2,
+        invalid=np.zeros(shape, int),
+    )
+
+
+def heights(ax):
+    return [bar.get_height() for bar in ax.patches]
+
+
+def tick_labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_schedule_bars():
+    report = make_report()
+    rewards, selections = plot_schedule(report)
+    assert heights(rewards) == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+    # Selected 10+13, 11+14, 12+15 of 75 times; accepted 5+6, 5+7, 6+7.
+    accepted, rejected = heights(selections)[:3], heights(selections)[3:]
+    assert accepted == pytest.approx(np.array([11, 12, 13]) / 75)
+    assert rejected == pytest.approx(np.array([12, 13, 14]) / 75)
+    assert [bar.get_y() for bar in selections.patches[3:]] == pytest.approx(accepted)
+    for ax in (rewards, selections):
+        assert tick_labels(ax.xaxis) == ["z[0]", "z[1]", "z[2]"]
+    rewards.figure.canvas.draw()
+
+
+def test_schedule_that_learns_nothing():
+    rewards, selections = plot_schedule(make_report(is_learning=False))
+    assert not rewards.patches and len(selections.patches) == 6
+    assert "learns nothing" in rewards.texts[0].get_text()
+
+
+def test_given_axes_are_used():
+    _, axes = pyplot.subplots(1, 2)
+    assert list(plot_schedule(make_report(), ax=axes)) == list(axes)
+    _, ax = pyplot.subplots()
+    assert plot_schedule_evolution([make_report()], ax=ax) is ax
+    assert plot_convergence([np.ones((3, 2))], [1, 2], ["LMH"], ax=ax) is ax
+    with pytest.raises(ValueError, match="`ax` must be two axes"):
+        plot_schedule(make_report(), ax=ax)
+
+
+def test_many_components_have_few_labels():
+    rewards, _ = plot_schedule(make_report(num_components=100))
+    assert len(heights(rewards)) == 100
+    assert tick_labels(rewards.xaxis)[:2] == ["z[0]", "z[3]"]
+
+
+def test_evolution_shares():
+    snapshots = [make_report(), make_report(scale=4)]
+    np.testing.assert_allclose(evolution(snapshots, "weights"), 1 / 3)
+    np.testing.assert_allclose(evolution(snapshots, "rewards")[:, 0], unit_rewards(snapshots[0]))
+    selected = evolution(snapshots, "selected")
+    np.testing.assert_allclose(selected[:, 0], np.array([23, 25, 27]) / 75)
+    np.testing.assert_allclose(selected.sum(axis=0), 1)
+
+
+def test_evolution_picture():
+    ax = plot_schedule_evolution([make_report(), make_report(scale=4)], [1000, 20_000])
+    assert ax.images[0].get_array().shape == (3, 2)
+    assert tick_labels(ax.xaxis) == ["1,000", "20,000"]
+    assert tick_labels(ax.yaxis) == ["z[0]", "z[1]", "z[2]"]
+
+
+@pytest.mark.parametrize(
+    "snapshots, quantity, words",
+    [
+        ([], "weights", "`snapshots` is empty"),
+        ([make_report(is_learning=False)], "rewards", "does not learn"),
+        ([make_report()], "colour", "`quantity` must be one of"),
+    ],
+)
+def test_evolution_of_nothing(snapshots, quantity, words):
+    with pytest.raises(ValueError, match=words):
+        plot_schedule_evolution(snapshots, quantity=quantity)
+
+
+def test_convergence_curves():
+    runs = np.array([[4.0, 2.0], [8.0, 4.0], [2.0, 1.0]])
+    ax = plot_convergence([runs, runs / 2], [100, 1000], ["LMH", "AdLMH"])
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_array_equal(lines["LMH"].get_ydata(), [4, 2])
+    assert lines["LMH"].get_color() == "cyan" and lines["AdLMH"].get_color() == "black"
+    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    np.testing.assert_array_equal(dashed[0].get_ydata(), [3, 1.5])
+    assert len(dashed) == 4
+    other = plot_convergence([runs, runs], [100, 1000], ["a", "b"]).lines
+    assert other[2].get_color() != other[5].get_color()
+
+
+def test_convergence_bad_input():
+    with pytest.raises(ValueError, match="2 curves but 1 labels"):
+        plot_convergence([np.ones((1, 2))] * 2, [1, 2], ["LMH"])
+    with pytest.raises(ValueError, match="have 2 points, but there are 3 checkpoints"):
+        plot_convergence([np.ones((1, 2))], [1, 2, 3], ["LMH"])
