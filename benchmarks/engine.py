@@ -8,15 +8,22 @@ import numpy as np
 from jax import lax
 
 import adlmh_jax as adlmh
-from adlmh_jax import sampling
-from adlmh_jax.engine import runner
-from adlmh_jax.engine.config import default_epoch
-from adlmh_jax.moves.table import build_kernel
-from adlmh_jax.moves.metropolis import bind
-from adlmh_jax.model import compile_model
-from adlmh_jax.proposals.plan import plan_sites
-from adlmh_jax.engine.step import _GroupView, dispatch
-from adlmh_jax.engine.superchain import Code, Keep, Phase, make_plan
+from adlmh_jax.engine import (
+    Keep,
+    Phase,
+    Run,
+    build_engine,
+    choose_devices,
+    make_key,
+    place,
+    run_branch,
+    run_chunk,
+    share,
+    start_superchains,
+    superchain_keys,
+    view_entry,
+)
+from adlmh_jax.moves import bind
 
 SECONDS = 3.0  # that a measurement takes, about
 NUM_MEASUREMENTS = 8
@@ -34,37 +41,42 @@ def best_rate(run, per_call):
     return best
 
 
-class Run:
+class Bench:
     """A compiled run: prior proposals, no blocks, every step exactly the paper's but the epochs."""
 
     def __init__(
         self, problem, num_superchains, chains_each, is_adapting=True, epoch=None, schedule=None
     ):
         outputs = list(problem.outputs)
-        program = compile_model(problem.model, problem.args, problem.kwargs, outputs=outputs)
-        self.kernel, self.data = build_kernel(program, plan_sites(program, "prior", "never"))
-        self.schedule = schedule or adlmh.ucb()
-        devices = runner.choose_devices(None, num_superchains)
-        num_superchains = -(-num_superchains // devices.count) * devices.count
-        num_entries = self.kernel.num_entries
-        plan = make_plan(num_entries, epoch or default_epoch(num_entries))
-        key = sampling.make_key(0)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-        chains = sampling._start(program, key, num_superchains, chains_each)
-        code = Code(self.kernel, self.schedule, plan, Keep((), (), log_density=False))
-        self.state = runner.place(devices, self.kernel, self.data, self.schedule, chains)
-        self.fixed = (code, devices, 1, runner.share(devices, self.data))
+        program = adlmh.compile_model(problem.model, problem.args, problem.kwargs, outputs=outputs)
+        self.engine = build_engine(
+            program,
+            schedule=schedule or adlmh.ucb(),
+            proposals="prior",
+            blocks="never",
+            epoch=epoch,
+            keep=Keep(log_density=False),
+        )
+        devices = choose_devices(None, num_superchains)
+        num_superchains = devices.fill(num_superchains)
+        key = make_key(0)
+        chains = start_superchains(program, key, num_superchains, chains_each)
+        spec, data = self.engine.spec, self.engine.data
+        self.state = place(devices, spec, data, chains)
+        self.run = Run(
+            spec=spec,
+            data=share(devices, data),
+            devices=devices,
+            key_data=superchain_keys(key, num_superchains),
+            max_rounds=1,
+        )
         self.phase = Phase(jnp.bool_(is_adapting), jnp.int32(0))
-        self.key_data = np.asarray(jax.random.key_data(keys))
-        self.steps = plan.epoch_steps * plan.num_epochs * num_superchains * chains_each
+        self.steps = spec.plan.epoch_steps * spec.plan.num_epochs * num_superchains * chains_each
 
     def go(self, num_rounds):
         """Run some rounds."""
-        stretch = runner.Stretch(self.phase, jnp.int32(0), jnp.int32(num_rounds))
-        superchains, _ = runner._run_chunk(
-            *self.fixed, stretch, self.key_data, self.state.superchains
-        )
-        self.state = runner.RunState(0, jax.block_until_ready(superchains))
+        self.state, _ = run_chunk(self.run, self.state, self.phase, num_rounds)
+        jax.block_until_ready(self.state.superchains)
 
     def rate(self):
         """Return steps of chains per second."""
@@ -77,8 +89,8 @@ class Run:
         no decision, nothing written and nothing learned.
         """
         state = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[0]), self.state.superchains)
-        chains = state.chains
-        weights = np.asarray(self.schedule.weights(state.schedule))
+        chains, kernel = state.chains, self.engine.spec.kernel
+        weights = np.asarray(self.engine.spec.schedule.weights(state.schedule))
         picks = np.random.default_rng(0).choice(weights.size, 2048, p=weights / weights.sum())
         total = jnp.zeros(chains.log_terms.shape[-1])
 
@@ -89,17 +101,15 @@ class Run:
 
                 def score(index, turn, total):
                     del turn
-                    member = data.member_of[0, entry]
-                    group, arrays = self.kernel.groups[index], data.groups[index]
-                    view = _GroupView(group, arrays, member, data.element_of[entry])
+                    view = view_entry(kernel, data, index, entry, 0)
                     return total + _score(view, chains, total)
 
-                return dispatch(self.kernel, data, entry, jnp.int32(0), score, total)
+                return run_branch(data.group_of[0, entry], len(kernel.groups), score, total)
 
             return lax.fori_loop(0, num_repeats * picks.size, one_pick, total)
 
         def run(num_repeats):
-            jax.block_until_ready(evaluate(self.data, chains, total, jnp.int32(num_repeats)))
+            jax.block_until_ready(evaluate(self.engine.data, chains, total, jnp.int32(num_repeats)))
 
         return best_rate(run, picks.size * total.size)
 

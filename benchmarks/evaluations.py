@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 import adlmh_jax as adlmh
-from adlmh_jax.results.diagnose import measure
-from adlmh_jax.results.verdict import ConvergenceWarning
 from adlmh_jax.paper.zoo import PROBLEMS, kalman
+from adlmh_jax.results import measure
 from benchmarks.results import save, table
 
 SIZES = {"num_chains": 256, "num_warmup": 1000, "num_samples": 1000}
@@ -30,7 +29,7 @@ class Gain(NamedTuple):
 def measure_gain(problem, proposals, blocks):
     """Sample a problem twice, the second time without compiling."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", adlmh.ConvergenceWarning)
         for seed in (0, 1):
             result = adlmh.sample(
                 seed, problem.model, problem.args, problem.kwargs, outputs=list(problem.outputs),

@@ -11,7 +11,6 @@ import jax
 from numpyro.infer import MCMC
 
 import adlmh_jax as adlmh
-from adlmh_jax.results.verdict import ConvergenceWarning
 from adlmh_jax.paper.zoo import hmm
 from benchmarks.results import save, table
 
@@ -38,7 +37,7 @@ def seconds_of(run):
 def through_sample(problem, num_chains, seed, num_draws):
     """Run `sample`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", adlmh.ConvergenceWarning)
         adlmh.sample(
             seed, problem.model, problem.args, outputs=list(problem.outputs), keep="all",
             num_chains=num_chains, num_warmup=num_draws, num_samples=num_draws, progress=False,

@@ -16,10 +16,8 @@ import numpyro.distributions as dist
 from numpyro.infer import HMC, MCMC, NUTS, DiscreteHMCGibbs
 
 import adlmh_jax as adlmh
-from adlmh_jax.results.diagnose import measure
-from adlmh_jax.interop.functional import as_algorithm
-from adlmh_jax.results.verdict import ConvergenceWarning
-from benchmarks.engine import Run
+from adlmh_jax.results import measure
+from benchmarks.engine import Bench
 from benchmarks.results import save, table
 
 SIZES = (100, 1_000, 10_000, 100_000)
@@ -86,7 +84,7 @@ def seconds_of(run):
 
 def our_sweep(model, args):
     """Return seconds of a sweep over all latents, of one of `NUM_CHAINS` chains on one core."""
-    algorithm = as_algorithm(adlmh.compile_model(model, args))
+    algorithm = adlmh.as_algorithm(adlmh.compile_model(model, args))
     position, _ = algorithm.start(jax.random.key(0), NUM_CHAINS)
     state = algorithm.init(position)
 
@@ -134,7 +132,7 @@ def our_effective_rate(model, args, name):
     """Return effective draws per second of the site's worst scalar, compilation excluded."""
     sizes = {"outputs": [name], "num_chains": 32, "num_warmup": 200, "num_samples": 500}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", adlmh.ConvergenceWarning)
         result = adlmh.sample(0, model, args, progress=False, **sizes)
         started = time.perf_counter()
         result = adlmh.sample(1, model, args, progress=False, **sizes)
@@ -174,7 +172,7 @@ def measure_elements():
     for size in (100, 100_000):
         args = mixture_data(size)
         problem = SimpleNamespace(model=mixture, args=args, kwargs={}, outputs=["means"])
-        rate = Run(problem, 1, NUM_CHAINS, schedule=adlmh.uniform()).rate()
+        rate = Bench(problem, 1, NUM_CHAINS, schedule=adlmh.uniform()).rate()
         rows.append((size, rate, rows[0][1] / rate if rows else 1.0))
         print(rows[-1], flush=True)
     return rows

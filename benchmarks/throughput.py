@@ -13,7 +13,7 @@ import numpy as np
 
 import adlmh_jax as adlmh
 from adlmh_jax.paper.zoo import PROBLEMS, hmm
-from benchmarks.engine import Run
+from benchmarks.engine import Bench
 from benchmarks.results import HERE, save, table
 
 CASES = [  # name, superchains, chains of each, ratio to aim at
@@ -54,17 +54,17 @@ def measure_chains(c_rate):
     """The paper's HMM with one chain up to thousands."""
     rows = [("hand-written C, one core", c_rate, 1.0, None)]
     for name, superchains, chains, target in CASES:
-        rate = Run(hmm(), superchains, chains).rate()
+        rate = Bench(hmm(), superchains, chains).rate()
         rows.append((name, rate, rate / c_rate, target))
     return rows
 
 
 def measure_epochs():
     """What learning costs, by the number of steps between updates of the weights."""
-    frozen = Run(hmm(), 4, 512, is_adapting=False).rate()
+    frozen = Bench(hmm(), 4, 512, is_adapting=False).rate()
     rows = [("not adapting", frozen, 1.0)]
     for epoch in EPOCHS:
-        rate = Run(hmm(), 4, 512, epoch=epoch).rate()
+        rate = Bench(hmm(), 4, 512, epoch=epoch).rate()
         rows.append((f"epoch of {epoch}", rate, rate / frozen))
     return rows
 
@@ -73,7 +73,7 @@ def measure_lengths(lengths):
     """Longer HMMs, one superchain of 256 chains."""
     rows = []
     for length in lengths:
-        rate = Run(hmm(length=length), 1, 256).rate()
+        rate = Bench(hmm(length=length), 1, 256).rate()
         rows.append((length, rate, rows[0][1] / rate if rows else 1.0))
     return rows
 
@@ -82,7 +82,7 @@ def measure_models():
     """Other models, beside a bare evaluation of the touched terms for the same chains."""
     rows = []
     for name in ("hmm", "gp", "iris", "kalman"):
-        run = Run(PROBLEMS[name](), 1, 64)
+        run = Bench(PROBLEMS[name](), 1, 64)
         rate, bare = run.rate(), run.bare_rate()
         rows.append((name, rate, bare, rate / bare))
     return rows

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import jax
@@ -6,7 +7,14 @@ import pytest
 jax.config.update("jax_num_cpu_devices", 2)  # takes effect only before the first array is made
 jax.config.update("jax_numpy_dtype_promotion", "standard")
 
-MOST_MAPS = 30_000  # a process may have 65,530 memory maps; compiled code takes hundreds each
+# Nearly all of the tests' time is compilation: what one of them compiled serves all others, those
+# of other processes too.
+CACHE = Path(os.environ.get("ADLMH_TEST_CACHE", Path(__file__).parents[1] / ".cache" / "tests"))
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+MAX_MAPS = 30_000  # a process may have 65,530 memory maps; compiled code takes hundreds each
 
 
 @pytest.fixture(autouse=True)
@@ -14,5 +22,5 @@ def bounded_memory_maps():
     """Forget compiled code before it exhausts the memory maps of the process."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAX_MAPS:
         jax.clear_caches()

@@ -13,11 +13,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.infer.util import log_density
+from updates import one_step
 
 from adlmh_jax.engine import step as steps
-from adlmh_jax.moves.table import build_kernel
 from adlmh_jax.model import compile_model
-from adlmh_jax.proposals.plan import plan_sites
+from adlmh_jax.moves import build_kernel
+from adlmh_jax.proposals import plan_sites
 from adlmh_jax.types import Chains
 
 NUM_WORDS = 512  # chains with random words at each state: enough to meet every outcome
@@ -168,7 +169,7 @@ def chains_at(exact: Exact, state: tuple, num_chains: int) -> Chains:
 
 def state_of(exact: Exact, chains: Chains) -> list:
     """Return the state of every chain."""
-    values = exact.program.position_layout.unpack(chains.position)
+    values = exact.program.latent_layout.unpack(chains.latent)
     columns = [np.asarray(v).reshape(v.shape[0], -1) for v in values.values()]
     return [tuple(int(v) for v in row) for row in np.concatenate(columns, axis=1)]
 
@@ -187,7 +188,8 @@ def proposal_probability(exact: Exact, component: int, old: tuple, new: tuple) -
     The component is redrawn; so is every later choice that is outside its support, in order.
     """
     sites = exact.program.sites
-    moved, element = sites.sites[sites.site_of[component]].name, sites.element_of[component]
+    moved = sites.sites[sites.site_of[component]].name
+    element = component - sites.first_components[moved]
     target = position_of(exact, new)
     position = position_of(exact, old)
     value = np.array(position[moved]).reshape(-1)
@@ -221,15 +223,15 @@ def transition_matrix(exact: Exact, alpha, probability=proposal_probability) -> 
     rng = np.random.default_rng(0)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32)).at[0].set(0)
-    step = jax.jit(lambda data, ch, k: steps.move(exact.kernel, data, words, ch, k)[:2])
+    step = jax.jit(lambda data, ch, k: one_step(exact.kernel, data, words, ch, k))
     for state in exact.states:
         start = chains_at(exact, state, NUM_WORDS)
         row = index[state]
         for component in range(exact.program.num_components):
             # The accept word is 0, so that every proposal of a ratio above 1e-10 is taken.
-            chains, info = step(exact.data, start, component)
+            chains, moved = step(exact.data, start, component)
             check_cache(exact, chains)
-            ratios = dict(zip(state_of(exact, chains), np.asarray(info.log_ratio), strict=True))
+            ratios = dict(zip(state_of(exact, chains), np.asarray(moved.log_ratio), strict=True))
             for new, log_ratio in ratios.items():
                 if new != state:
                     q = probability(exact, component, state, new)
@@ -276,7 +278,7 @@ def gibbs_matrix(exact: Exact, alpha) -> np.ndarray:
 
 def check_cache(exact: Exact, chains: Chains) -> None:
     """Terms and outputs kept by the chains are those of their position."""
-    position = exact.program.position_layout.unpack(chains.position)
+    position = exact.program.latent_layout.unpack(chains.latent)
     fresh = exact.program.chains_at(position)
     tolerance = 1e-5 if chains.log_terms.dtype == jnp.float32 else 1e-12
     for kept, true in zip(jax.tree.leaves(chains), jax.tree.leaves(fresh), strict=True):
@@ -299,12 +301,12 @@ def check_decisions(exact: Exact) -> None:
     rng = np.random.default_rng(1)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32))
-    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k)[1])
+    step = jax.jit(lambda data, w, ch, k: one_step(exact.kernel, data, w, ch, k)[1])
     for state in exact.states[:4]:
         start = chains_at(exact, state, NUM_WORDS)
         for component in range(exact.program.num_components):
-            info = step(exact.data, words, start, component)
-            ratio = np.exp(np.asarray(info.log_ratio, np.float64))
+            moved = step(exact.data, words, start, component)
+            ratio = np.exp(np.asarray(moved.log_ratio, np.float64))
             inside = (ratio > 1e-3) & (ratio < 1.0 - 1e-3)
             met += inside.sum()
             for factor, expected in ((1.0 - near, True), (1.0 + near, False)):

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from adlmh_jax.store import files as storage
 from adlmh_jax.cli import main
+from adlmh_jax.store import files as storage
 
 ROOT = Path(__file__).parents[1]
 MODEL = """

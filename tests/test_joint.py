@@ -5,6 +5,8 @@ each chain, must not change the joint distribution: parameters keep their prior,
 log-likelihood. Two-sample Kolmogorov-Smirnov tests at a false-alarm rate of 1e-6 each.
 """
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +17,12 @@ from scipy import stats
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import step
-from adlmh_jax.moves.table import build_kernel
-from adlmh_jax.model import compile_model
-from adlmh_jax.proposals import random_walk as walks
-from adlmh_jax.proposals.plan import plan_sites
 from adlmh_jax.engine.starting import start_chains
+from adlmh_jax.model import compile_model
+from adlmh_jax.moves import build_kernel
+from adlmh_jax.proposals import plan_sites
+
+WALKS = importlib.import_module("adlmh_jax.proposals.random_walk")
 
 NUM_CHAINS = 8000
 NUM_SWEEPS = 6
@@ -50,9 +53,9 @@ def run(proposals, blocks):
     @jax.jit
     def sweep(chains, key):
         def one(chains, inputs):
-            key, entry, way = inputs
+            key, entry, variant = inputs
             words = jax.random.bits(key, (kernel.num_words, NUM_CHAINS), "uint32")
-            return step.move(kernel, data, words, chains, entry, way, scales)[0], None
+            return step.move(kernel, data, words, chains, entry, variant, scales=scales)[0], None
 
         order = jnp.array([(e, w) for w in (0, 1) for e in entries], jnp.int32)
         keys = jax.random.split(key, len(order))
@@ -74,7 +77,7 @@ def _entry_names(program, proposals, blocks):
 
 
 def _statistics(program, chains):
-    values = program.position_layout.unpack(chains.position)
+    values = program.latent_layout.unpack(chains.latent)
     terms = program.term_layout.unpack({"float32": chains.log_terms})
     found = {name: np.asarray(v).reshape(NUM_CHAINS, -1)[:, 0] for name, v in values.items()}
     found["log likelihood"] = np.asarray(terms["y"]).sum(axis=1)
@@ -99,6 +102,6 @@ def test_joint_distribution_stays(proposals, blocks):
 
 @pytest.mark.slow
 def test_missing_jacobian_is_caught(monkeypatch):
-    monkeypatch.setattr(walks, "_log_jacobian", lambda transform, free, value: jnp.zeros(()))
+    monkeypatch.setattr(WALKS, "_log_jacobian", lambda transform, free, value: jnp.zeros(()))
     with pytest.raises(AssertionError):
         check({"rate": adlmh.random_walk(), "share": adlmh.random_walk()})

@@ -1,19 +1,22 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
-from adlmh_jax.engine.host import use_all_cores, use_compilation_cache
-from adlmh_jax.interop.numpyro_kernel import LMH, AdLMH
-from adlmh_jax.results.plots import plot_convergence, plot_schedule
-from adlmh_jax.model import Program, compile_model
-from adlmh_jax.proposals.plan import custom, gibbs, mixture, prior, random_walk
-from adlmh_jax.results.result import Result
+from adlmh_jax.engine import use_all_cores, use_compilation_cache
+from adlmh_jax.interop import LMH, AdLMH, as_algorithm
+from adlmh_jax.model import ModelError, Program, compile_model
+from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
+from adlmh_jax.results import ConvergenceWarning, Result, plot_convergence, plot_schedule
 from adlmh_jax.sampling import sample
-from adlmh_jax.schedules.base import ucb, uniform
+from adlmh_jax.schedules import Schedule, ucb, uniform
 
 __all__ = [
     "LMH",
     "AdLMH",
+    "ConvergenceWarning",
+    "ModelError",
     "Program",
     "Result",
+    "Schedule",
+    "as_algorithm",
     "compile_model",
     "custom",
     "gibbs",

@@ -9,15 +9,9 @@ from typing import Any, NoReturn
 
 import jax
 
-from adlmh_jax.paper.experiments import (
-    CASE_NAMES,
-    Budget,
-    demo,
-    make_directory,
-    quick_budget,
-    reproduce,
-    run_model,
-)
+from adlmh_jax.interop import run_model
+from adlmh_jax.paper.experiments import CASE_NAMES, Budget, demo, quick_budget, reproduce
+from adlmh_jax.store import make_directory
 
 USAGE_ERROR = 2  # exit code of wrong arguments, as argparse has it
 INTERRUPTED = 130

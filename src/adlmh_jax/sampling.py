@@ -1,36 +1,42 @@
 """`sample`: from a model to a `Result`."""
 
-import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from adlmh_jax.store.directory import Done, Store, fingerprint
-from adlmh_jax.results.collect import make_result, sources
-from adlmh_jax.engine.config import RunConfig, default_epoch
-from adlmh_jax.moves.table import KernelData, build_kernel
-from adlmh_jax.graph.layout import Layout
-from adlmh_jax.model import Program, compile_model
-from adlmh_jax.model.errors import nearest
-from adlmh_jax.model.sites import Outputs
-from adlmh_jax.engine.progress import BarMeter, Meter, SilentMeter
-from adlmh_jax.proposals.plan import SitePlan, plan_sites
-from adlmh_jax.results.result import Result
-from adlmh_jax.engine.runner import RunState, choose_devices, most_chunk_rounds, place, run_draws, share
-from adlmh_jax.schedules.base import Schedule, ucb
-from adlmh_jax.engine.starting import start_chains
-from adlmh_jax.engine.superchain import Code, Keep, Kept, Phase, make_plan
-from adlmh_jax.types import Array, Chains, Key, Model
-from adlmh_jax.results.verdict import ConvergenceWarning
+from adlmh_jax.engine import (
+    Done,
+    Engine,
+    Run,
+    RunConfig,
+    RunState,
+    build_engine,
+    check_schedule,
+    choose_devices,
+    make_key,
+    make_meter,
+    max_chunk_rounds,
+    place,
+    run_phases,
+    seed_of,
+    share,
+    start_superchains,
+    superchain_keys,
+)
+from adlmh_jax.model import Outputs, Program, compile_model
+from adlmh_jax.proposals import foresee_functions
+from adlmh_jax.results import ConvergenceWarning, Result, choose_names, collect, find_rows
+from adlmh_jax.schedules import Schedule, ucb
+from adlmh_jax.store import Directory, Nowhere, Store, run_settings
+from adlmh_jax.types import Chains, Key, Model
 
-MOST_VALUES, MOST_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
+MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
 
 
 def sample(
@@ -113,212 +119,111 @@ def sample(
     -------
     A `Result`.
     """
-    config = RunConfig(num_chains, num_superchains, num_warmup, num_samples, thinning, epoch, adapt)
-    _check_schedule(schedule)
+    config = RunConfig(
+        num_chains=num_chains,
+        num_superchains=num_superchains,
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        thinning=thinning,
+        epoch=epoch,
+        adapt=adapt,
+    )
+    check_schedule(schedule)
     key = make_key(key)
-    program = compile_model(model, model_args, model_kwargs, outputs=outputs, init=init)
-    plans = plan_sites(program, proposals, blocks)
-    kept_names = _kept_names(program, keep)
-    chosen = choose_devices(devices, config.superchains)
-    # Superchains that fill up the devices run for nothing, and are dropped.
-    num_superchains = -(-config.superchains // chosen.count) * chosen.count
-
-    kernel, data = build_kernel(program, plans)
-    thinning = config.thinning or kernel.num_entries
-    plan = make_plan(thinning, config.epoch or default_epoch(kernel.num_entries))
-    code = Code(kernel, schedule, plan, _keep(program, kept_names))
-    key_data = _superchain_keys(key, num_superchains)
-    chains = _start(program, key, num_superchains, config.chains_each, start_together)
-    _check_blocks(program, chains)
-    state = place(chosen, kernel, data, schedule, chains)
-
-    done, disk = Done(state, 0, 0, []), None
-    if store is not None:
-        settings = _settings(program, config, code, plans, kept_names, _seed(key), data)
-        disk = Store(store, settings, resume)
-        done = disk.load(state, jax.eval_shape(code.keep.record, chains), chosen)
+    program = compile_model(
+        model,
+        model_args,
+        model_kwargs,
+        outputs=outputs,
+        init=init,
+        proposals=functools.partial(foresee_functions, proposals=proposals),
+    )
+    names = choose_names(program, keep)
+    engine = build_engine(
+        program,
+        schedule=schedule,
+        proposals=proposals,
+        blocks=blocks,
+        thinning=thinning,
+        epoch=epoch,
+        keep=find_rows(program, names),
+    )
+    disk = _open_store(store, resume, engine, config, names, seed_of(key))
+    run, fresh = _start(engine, config, key, devices, start_together)
     started = time.perf_counter()
-    left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
-    meter: Meter = BarMeter(left, thinning * config.num_chains) if progress else SilentMeter()
-    most = most_chunk_rounds(code, state.superchains, num_samples)
-    go = functools.partial(run_draws, code, chosen, share(chosen, data), key_data)
-    state, parts = _run_phases(go, done, config, most, meter, disk)
+    done = _go_on(run, config, fresh, disk, progress)
     seconds = time.perf_counter() - started
-    made = (state, _seed(key), seconds)
-    result = make_result(program, config, code, plans, kept_names, parts, *made)
+    result = collect(engine, config, names, done, seed_of(key), seconds)
     warn_if_doubtful(result)
     return result
 
 
-def _superchain_keys(key: Key, num_superchains: int) -> np.ndarray:
-    """Return the words of the key of each superchain."""
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-    return np.asarray(jax.random.key_data(keys))
-
-
-def _check_schedule(schedule: Any) -> None:
-    if not isinstance(schedule, Schedule):
-        raise TypeError(
-            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
-            f"{type(schedule).__name__}."
-        )
-
-
-def _run_phases(
-    go: Callable[..., RunState],
-    done: Done,
+def _start(
+    engine: Engine,
     config: RunConfig,
-    most_rounds: int,
-    meter: Meter,
-    disk: Store | None,
-) -> tuple[RunState, list[Kept]]:
-    """Warm up, then sample, from where the run is; return the last state and all draws."""
-    parts = list(done.parts)
-    counts = {"warmup": done.num_warmup, "samples": done.num_samples}
-
-    def note(phase: str, kept: Kept, state: RunState) -> None:
-        counts[phase] += kept.log_density.shape[1]
-        if phase == "samples":
-            parts.append(kept)
-        if disk is not None:
-            new = [kept] if phase == "samples" else []
-            is_last = counts["samples"] == config.num_samples
-            here = Done(state, counts["warmup"], counts["samples"], new)
-            disk.save(here, config.superchains, is_last)
-
-    state = done.state
-    warmup = Phase(jnp.bool_(True), jnp.int32(0))
-    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
-    for phase, settings, total in (
-        ("warmup", warmup, config.num_warmup),
-        ("samples", sampling, config.num_samples),
-    ):
-        left = total - counts[phase]
-        state = go(state, settings, left, most_rounds, meter, functools.partial(note, phase))
-    meter.close()
-    return state, parts
+    key: Key,
+    devices: Sequence[Any] | None,
+    start_together: bool,
+) -> tuple[Run, RunState]:
+    """Put superchains at starting points on devices."""
+    chosen = choose_devices(devices, config.superchains)
+    num_placed = chosen.fill(config.superchains)
+    chains = start_superchains(engine.program, key, num_placed, config.chains_each, start_together)
+    _check_blocks(engine.program, chains)
+    fresh = place(chosen, engine.spec, engine.data, chains)
+    run = Run(
+        spec=engine.spec,
+        data=share(chosen, engine.data),
+        devices=chosen,
+        key_data=superchain_keys(key, num_placed),
+        max_rounds=max_chunk_rounds(engine.spec, fresh.superchains, config.num_samples),
+    )
+    return run, fresh
 
 
-def _settings(
-    program: Program,
+def _go_on(run: Run, config: RunConfig, fresh: RunState, disk: Store, progress: bool) -> Done:
+    """Run from where the store has it, or from the start, to the end."""
+    kept = jax.eval_shape(run.spec.keep.record, fresh.superchains.chains)
+    done = disk.load(fresh, kept, run.devices)
+    left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
+    with make_meter(progress, left, run.spec.plan.thinning * config.num_chains) as meter:
+        done = run_phases(run, config, done, meter, disk.save)
+    disk.close()
+    return done
+
+
+def _check_blocks(program: Program, chains: Chains) -> None:
+    """Try out on two chains what the analysis says about blocks."""
+    first = jax.tree.map(lambda leaf: jnp.concatenate(leaf[:2], axis=-1), chains.latent)
+    position = program.latent_layout.unpack(first)
+    if next(iter(position.values())).shape[0] > 1:
+        here, other = ({name: v[i] for name, v in position.items()} for i in (0, 1))
+        program.check_blocks((here, other))
+
+
+def _open_store(
+    store: str | Path | None,
+    resume: bool,
+    engine: Engine,
     config: RunConfig,
-    code: Code,
-    plans: Mapping[str, SitePlan],
-    kept_names: Sequence[str],
+    names: Sequence[str],
     seed: int,
-    data: KernelData,
-) -> dict[str, Any]:
-    """Return what must be the same for a stored run to go on."""
-    return {
-        **dataclasses.asdict(config),
-        "model": repr(program),
-        "data": fingerprint(data),
-        "schedule": code.schedule.name,
-        "proposals": {name: plan.words for name, plan in plans.items()},
-        "keep": list(kept_names),
-        "key": str(seed),
-    }
+) -> Store:
+    """Return the place that keeps the run."""
+    if store is None:
+        return Nowhere()
+    settings = run_settings(engine, config, names, seed)
+    return Directory(store, settings, config.superchains, resume)
 
 
 def warn_if_doubtful(result: Result) -> None:
     """Say it, once, if the run cannot be trusted."""
     if not result.draws:
         return
-    diagnosis = result.diagnose(MOST_VALUES, MOST_OUTPUTS)
+    diagnosis = result.diagnose(MAX_VALUES, MAX_OUTPUTS)
     if diagnosis.verdict != "converged":
         warnings.warn(
             f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",
             ConvergenceWarning,
             stacklevel=3,
         )
-
-
-def _seed(key: Key) -> int:
-    """Return the key as one integer."""
-    words = np.asarray(jax.random.key_data(key)).ravel()
-    return int("".join(f"{int(word):08x}" for word in words), 16)
-
-
-def _check_blocks(program: Program, chains: Chains) -> None:
-    """Try out on two chains what the analysis says about blocks."""
-    first = jax.tree.map(lambda leaf: jnp.concatenate(leaf[:2], axis=-1), chains.position)
-    position = program.position_layout.unpack(first)
-    if next(iter(position.values())).shape[0] > 1:
-        here, other = ({name: v[i] for name, v in position.items()} for i in (0, 1))
-        program.check_blocks((here, other))
-
-
-def make_key(key: Key | int) -> Key:
-    """Return a key; integers beyond 32 bits keep all their bits."""
-    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-        if not -(2**63) <= key < 2**64:
-            raise ValueError(f"`key` must be an integer of at most 64 bits, got {key}.")
-        words = np.array([(int(key) >> 32) & 0xFFFFFFFF, int(key) & 0xFFFFFFFF], np.uint32)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-    if not isinstance(key, jax.Array):
-        raise TypeError(
-            f"`key` must be `jax.random.key(seed)` or an integer, got {key!r} of type "
-            f"{type(key).__name__}."
-        )
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        if key.shape != (2,) or key.dtype != jnp.uint32:
-            raise TypeError(
-                "`key` must be `jax.random.key(seed)` or an integer, got an array of shape "
-                f"{key.shape} and dtype {key.dtype}."
-            )
-        return jax.random.wrap_key_data(key, impl="threefry2x32")
-    if key.shape:
-        raise TypeError(
-            f"`key` must be a single key, got an array of keys of shape {key.shape}. One key "
-            "serves all chains."
-        )
-    return key
-
-
-def _start(
-    program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
-) -> Chains:
-    """Start all chains at prior draws, ``[S, ..., C]``; those of a superchain at one, if asked."""
-    key_start = jax.random.fold_in(key, 0xFFFFFFFF)  # no superchain has this number
-    each = 1 if together else num_chains
-    chains = start_chains(program, key_start, num_superchains * each)
-    if together:
-        chains = jax.tree.map(lambda leaf: jnp.repeat(leaf, num_chains, axis=-1), chains)
-
-    def by_superchain(leaf: Array) -> Array:
-        return jnp.moveaxis(leaf.reshape(leaf.shape[0], num_superchains, num_chains), 1, 0)
-
-    return jax.tree.map(by_superchain, chains)
-
-
-def _kept_names(program: Program, keep: str | Sequence[str]) -> list[str]:
-    outputs, latent = program.output_layout.names, program.position_layout.names
-    if keep == "outputs":
-        return list(outputs)
-    if keep == "all":
-        return list(dict.fromkeys([*outputs, *latent]))
-    names = [keep] if isinstance(keep, str) else keep
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise TypeError(
-            f'`keep` must be "outputs", "all", or names, got {keep!r} of type '
-            f"{type(keep).__name__}."
-        )
-    known = list(dict.fromkeys([*outputs, *latent]))
-    for name in names:
-        if name not in known:
-            raise ValueError(f"`keep` has no output or site `{name}`. {nearest(name, known)}")
-    return list(dict.fromkeys(names))
-
-
-def _keep(program: Program, names: Sequence[str]) -> Keep:
-    """Find the rows of the kept arrays; outputs come first."""
-
-    def rows(layout: Layout, chosen: list[str]) -> tuple[tuple[str, int, int], ...]:
-        return tuple((layout[n].bank, layout[n].offset, layout[n].size) for n in chosen)
-
-    from_outputs, from_position = sources(program, names)
-    return Keep(
-        rows(program.output_layout, from_outputs),
-        rows(program.position_layout, from_position),
-        log_density=bool(names),
-    )

@@ -1,19 +1,19 @@
 """Names for the arrays and callables that every module speaks of.
 
-Dimension letters used in comments: S superchains, C chains of a superchain, N components, K scalar
-outputs, T terms, E steps of an epoch.
+Dimension letters used in comments: S superchains, C chains of a superchain, N components, M entries
+of the schedule, K scalar outputs, T terms, E steps of an epoch, W random words.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 
 Array = jax.Array
 Key = jax.Array
-Position = dict[str, Array]
 Model = Callable[..., Any]
-Values = Mapping[str, Array]
+Position = dict[str, Array]  # a value for each latent site, by name
+Banks = dict[str, Array]  # flat arrays [rows, C], by dtype
 
 
 class Chains(NamedTuple):
@@ -21,38 +21,17 @@ class Chains(NamedTuple):
 
     Attributes
     ----------
-    position
-        Values of the latent sites, flat: one array ``[rows, C]`` for each dtype.
+    latent
+        Values of the latent sites, flat.
     log_terms
-        Log-probability of every term at ``position``, ``[T, C]``.
+        Log-probability of every term at these values, ``[T, C]``.
     outputs
-        Values of the outputs at ``position``, flat, as ``position``.
+        Values of the outputs there, flat.
     """
 
-    position: dict[str, Array]
+    latent: Banks
     log_terms: Array
-    outputs: dict[str, Array]
-
-
-class StepInfo(NamedTuple):
-    """What an observer learns from one step of a superchain.
-
-    Attributes
-    ----------
-    is_accepted
-        Whether each chain took its proposal, ``[C]``.
-    is_invalid
-        Whether the proposal's density was NaN or +inf (such a proposal is never taken), ``[C]``.
-    log_ratio
-        Logarithm of the ratio of eq. 6, ``[C]``.
-    changed
-        Which outputs changed, ``[K, C]``.
-    """
-
-    is_accepted: Array
-    is_invalid: Array
-    log_ratio: Array
-    changed: Array
+    outputs: Banks
 
 
 class EpochLog(NamedTuple):
@@ -60,14 +39,14 @@ class EpochLog(NamedTuple):
 
     Attributes
     ----------
-    components
-        The component selected at each step, ``[E]``; -1 where no step was made.
+    entries
+        The entry selected at each step, ``[E]``; -1 where no step was made.
     is_accepted
         ``[E, C]``.
     changed
         ``[E, K, C]``; an output changes only if its proposal was accepted.
     """
 
-    components: Array
+    entries: Array
     is_accepted: Array
     changed: Array

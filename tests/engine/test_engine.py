@@ -12,11 +12,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from updates import prior_kernel
 
 import adlmh_jax as adlmh
-from adlmh_jax.engine import runner
-from adlmh_jax.engine import step
-from adlmh_jax.engine.superchain import make_plan
+from adlmh_jax.engine import make_key, runner, step
+from adlmh_jax.engine.superchain import plan_rounds
 
 SIZES = dict(num_chains=8, num_superchains=4, num_warmup=3, num_samples=7, progress=False)
 
@@ -66,7 +66,7 @@ def test_keys_and_seeds_agree(reference):
 
 
 def test_seeds_beyond_32_bits_differ():
-    keys = [jax.random.key_data(adlmh.sampling.make_key(seed)) for seed in (1, 2**32 + 1)]
+    keys = [jax.random.key_data(make_key(seed)) for seed in (1, 2**32 + 1)]
     assert not np.array_equal(*keys)
 
 
@@ -81,9 +81,9 @@ def test_one_compilation_whatever_the_number_of_draws(monkeypatch):
     traced = []
     real = step.move
 
-    def counting(*args):
+    def counting(*args, **options):
         traced.append(1)
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr("adlmh_jax.engine.superchain.move", counting)
     monkeypatch.setattr(runner, "_next_rounds", lambda requested, done, seconds: 1)
@@ -114,7 +114,7 @@ def test_large_data_are_not_copied_into_the_code():
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=big)
 
     program = adlmh.compile_model(regression)
-    kernel, data = adlmh.kernel.build_kernel(program)
+    kernel, data = prior_kernel(program)
     words = jnp.zeros((kernel.num_words, 2), jnp.uint32)
     chains = program.empty_chains(2)
     lowered = jax.jit(lambda d, c: step.move(kernel, d, words, c, 0)[0]).lower(data, chains)
@@ -146,7 +146,7 @@ def test_nothing_kept_but_statistics():
 
 
 def test_thinning_longer_than_an_epoch():
-    plan = make_plan(997, 64)
+    plan = plan_rounds(997, 64)
     assert plan.num_epochs * plan.epoch_steps >= 997
     result = adlmh.sample(5, model, (DATA,), thinning=50, epoch=16, blocks="never", **SIZES)
     steps = 8 * (3 + 7) * 50
@@ -192,6 +192,12 @@ def test_all_cores_are_used_without_asking():
     assert run_python(
         "import adlmh_jax, jax; print(len(jax.devices()))", ADLMH_CORES="1"
     ).stdout == ("1\n")
+
+
+def test_import_where_the_affinity_is_not_known():
+    """macOS and Windows have no `os.sched_getaffinity`."""
+    done = run_python("import os; del os.sched_getaffinity; import adlmh_jax; print('imported')")
+    assert done.stdout == "imported\n", done.stderr
 
 
 def test_memory_of_a_streaming_run():

@@ -9,9 +9,9 @@ import pytest
 from numpyro.infer import MCMC
 
 import adlmh_jax as adlmh
+from adlmh_jax.engine.starting import start_chains
 from adlmh_jax.model import compile_model
 from adlmh_jax.model.errors import ModelError
-from adlmh_jax.engine.starting import start_chains
 
 FEW = {"num_warmup": 0, "num_samples": 1, "thinning": 1, "progress": False}
 
@@ -74,7 +74,7 @@ def test_the_numpyro_kernel_finds_them_too():
 def start(model, *args, num_chains=64, **options):
     program = compile_model(model, args, **options)
     chains = start_chains(program, jax.random.key(0), num_chains)
-    position = program.position_layout.unpack(chains.position)
+    position = program.latent_layout.unpack(chains.latent)
     return {name: np.asarray(value) for name, value in position.items()}
 
 

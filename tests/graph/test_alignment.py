@@ -19,15 +19,16 @@ from adlmh_jax.graph.alignment import (
     ALL,
     TRIVIAL,
     align,
+    axes_of_terms,
     find_users,
     is_independent,
     probe,
     reduce_to_elements,
     spread_to_term,
-    term_axes,
 )
 from adlmh_jax.graph.graph import Graph, trace_graph
-from adlmh_jax.model.sites import log_terms, run_model
+from adlmh_jax.model.call import run_model
+from adlmh_jax.model.distributions import log_terms
 
 SIZE = 5
 
@@ -269,7 +270,7 @@ class Sketch:
         return align(self.graph, self.graph.inputs[site], self.batch_shapes[site])
 
     def axes(self, site):
-        return term_axes(self.align(site), self.terms)
+        return axes_of_terms(self.align(site), self.terms)
 
 
 def position_of(latent, seed):
@@ -511,7 +512,7 @@ def test_perturbation_never_contradicts_the_analysis(program):
     assume(fits_together(run, shape))
     graph, results = trace_graph(run, {"x": jax.ShapeDtypeStruct(shape, jnp.float32)})
     names = {str(position): number for position, number in enumerate(results)}
-    axes = term_axes(align(graph, graph.inputs["x"], batch_shape), names)
+    axes = axes_of_terms(align(graph, graph.inputs["x"], batch_shape), names)
     draws = tuple({"x": numbers(seed, *shape)[0]} for seed in (1, 2))
     evaluate = jax.jit(lambda inputs: {str(i): a for i, a in enumerate(run(inputs))})
     assert probe(evaluate, draws, "x", axes, np.ndindex(batch_shape)) is None

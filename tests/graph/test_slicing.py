@@ -30,14 +30,19 @@ from test_alignment import (
 from adlmh_jax.graph.alignment import ALL, align
 from adlmh_jax.graph.fragments import Cutter
 from adlmh_jax.graph.graph import trace_graph
-from adlmh_jax.graph.slicing import add_input, slice_at_element
+from adlmh_jax.graph.slicing import Slicer, add_input
 
 
 def add_slices(graph, wanted, alignments, num_axes):
     """Return the numbers of the slices and of the indices."""
     index = jax.ShapeDtypeStruct((), jnp.int32)
     indices = [add_input(graph, f"index {axis}", index) for axis in range(num_axes)]
-    return slice_at_element(graph, wanted, alignments, indices), indices
+    slicer = Slicer(graph, tuple(indices))
+    slices = []
+    for value in wanted:
+        axes = enumerate(alignments[value] or ())
+        slices.append(slicer.compute(value, {axis: batch for batch, axis in axes if axis >= 0}))
+    return slices, indices
 
 
 def cut(graph, wanted, given):

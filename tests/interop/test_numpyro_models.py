@@ -16,7 +16,7 @@ from adlmh_jax.interop.numpyro_kernel import AdLMH
 
 pytestmark = pytest.mark.slow
 
-MOST_Z = 4.0
+MAX_Z = 4.0
 
 
 def run(kernel, args, num_chains, num_warmup, num_samples):
@@ -52,4 +52,4 @@ def test_posterior(example):
     for name, (truth, error) in expected.items():
         mean, own_error = mean_and_error(samples[name])
         z = (mean - truth) / np.sqrt(own_error**2 + error**2)
-        assert (np.abs(z) < MOST_Z).all(), f"{name}: {mean}, expected {truth}, z = {z}"
+        assert (np.abs(z) < MAX_Z).all(), f"{name}: {mean}, expected {truth}, z = {z}"

@@ -47,7 +47,7 @@ def numpyro_log_probs(construct):
 
 def check_density(program, chains, log_probs):
     """The terms of the chains sum to what NumPyro says."""
-    expected = np.asarray(log_probs(program.position_layout.unpack(chains.position)))
+    expected = np.asarray(log_probs(program.latent_layout.unpack(chains.latent)))
     assert np.isfinite(expected).all()
     error = np.asarray(chains.log_terms).sum(axis=0, dtype=float) - expected.sum(1, dtype=float)
     # Relative to the terms, not to their sum, which may cancel.

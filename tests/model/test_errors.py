@@ -44,7 +44,7 @@ def refused(monkeypatch):
     def fail(*args, **kwargs):
         raise AssertionError("a kernel was built")
 
-    monkeypatch.setattr("adlmh_jax.sampling.build_kernel", fail)
+    monkeypatch.setattr("adlmh_jax.engine.build.build_kernel", fail)
 
     def expect(kind, patterns, model, args=(), kwargs=None, **settings):
         with pytest.raises(kind) as caught:

@@ -13,12 +13,11 @@ import numpyro.distributions as dist
 import pytest
 from constructs import CONSTRUCTS
 from numpyro.distributions import constraints
-from updates import check_updates, draw_positions, move_each_component
+from updates import check_updates, draw_positions, move_each_component, prior_kernel
 
 import adlmh_jax
+from adlmh_jax.model.supports import describe_support
 from adlmh_jax.paper import zoo
-from adlmh_jax.moves.table import build_kernel
-from adlmh_jax.model.supports import support_in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore:Held at the initial value")
 
@@ -114,7 +113,7 @@ def test_wide_table_is_shortened():
     ],
 )
 def test_supports_in_words(constraint, words):
-    assert str(support_in_words(constraint)) == words
+    assert str(describe_support(constraint)) == words
 
 
 # What touches what
@@ -248,15 +247,15 @@ def test_outputs_by_function():
 
 
 @pytest.mark.parametrize(
-    ("problem", "most_groups"), [(zoo.hmm(), 4), (zoo.hmm(length=50), 4), (zoo.kalman(), 6)]
+    ("problem", "max_groups"), [(zoo.hmm(), 4), (zoo.hmm(length=50), 4), (zoo.kalman(), 6)]
 )
-def test_equal_sites_share_a_group(problem, most_groups):
-    kernel, _ = build_kernel(compile_problem(problem))
-    assert len(kernel.groups) <= most_groups
+def test_equal_sites_share_a_group(problem, max_groups):
+    kernel, _ = prior_kernel(compile_problem(problem))
+    assert len(kernel.groups) <= max_groups
 
 
 def test_hmm_groups_are_first_middle_and_last():
-    _, data = build_kernel(compile_problem(zoo.hmm()))
+    _, data = prior_kernel(compile_problem(zoo.hmm()))
     groups = np.asarray(data.group_of[0]).tolist()
     assert len({groups[0], groups[1], groups[17]}) == 3
     assert len(set(groups[2:16])) == 1
@@ -271,13 +270,13 @@ def other_data(array):
 @pytest.mark.parametrize("name", ["hmm", "gp", "kalman"])
 def test_other_data_give_the_same_code(name):
     problem = zoo.PROBLEMS[name]()
-    first, _ = build_kernel(compile_problem(problem))
+    first, _ = prior_kernel(compile_problem(problem))
     args = (other_data(problem.args[0]), *problem.args[1:])
     outputs = list(problem.outputs)
-    second, _ = build_kernel(adlmh_jax.compile_model(problem.model, args, outputs=outputs))
+    second, _ = prior_kernel(adlmh_jax.compile_model(problem.model, args, outputs=outputs))
     assert first == second
     assert hash(first) == hash(second)
-    authors, _ = build_kernel(compile_problem(zoo.hmm(length=20)))
+    authors, _ = prior_kernel(compile_problem(zoo.hmm(length=20)))
     assert first != authors
 
 
@@ -295,8 +294,8 @@ def test_other_data_give_the_same_code(name):
     ],
 )
 def test_compiling_again_gives_the_same_code(name):
-    first, _ = build_kernel(compile_construct(name))
-    second, _ = build_kernel(compile_construct(name))
+    first, _ = prior_kernel(compile_construct(name))
+    second, _ = prior_kernel(compile_construct(name))
     assert first == second
     assert hash(first) == hash(second)
 

@@ -9,10 +9,9 @@ import pytest
 from updates import check_cache, check_others_stay, check_updates, draw_positions
 
 from adlmh_jax import compile_model
-from adlmh_jax.moves.table import build_kernel
-from adlmh_jax.moves import elements
-from adlmh_jax.proposals.plan import plan_sites
 from adlmh_jax.engine.step import move
+from adlmh_jax.moves import build_kernel, elements
+from adlmh_jax.proposals import plan_sites
 
 DATA = jnp.array([0.3, -0.2, 1.1, 0.4, 0.9])
 TABLE = jnp.arange(15.0).reshape(5, 3) / 10.0
@@ -109,13 +108,15 @@ def test_automatic_moves_leave_the_right_terms(model):
     program = compile_model(model)
     chains = program.chains_at(draw_positions(program, 16))
     kernel, data = build_kernel(program, plan_sites(program, "auto", "never"))
-    step = jax.jit(lambda words, entry, way: move(kernel, data, words, chains, entry, way)[0])
+    step = jax.jit(
+        lambda words, entry, variant: move(kernel, data, words, chains, entry, variant)[0]
+    )
     generator, evaluate = np.random.default_rng(0), jax.jit(program.chains_at)
     for entry in range(kernel.num_entries):
-        for way in (0, 1):
+        for variant in (0, 1):
             words = generator.integers(0, 2**32, (kernel.num_words, 16), dtype=np.uint32)
             words[0] = 0
-            moved = step(words, entry, way)
+            moved = step(words, entry, variant)
             check_others_stay(program, entry, chains, moved)
             check_cache(program, moved, evaluate)
 

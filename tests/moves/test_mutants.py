@@ -5,6 +5,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from algorithm3 import UCB, check_against_algorithm_3
 from exact import (
     PROGRAMS,
     DiscreteProgram,
@@ -14,14 +15,11 @@ from exact import (
     prepare,
     transition_matrix,
 )
-from test_schedules import check_against_algorithm_3
 
-from adlmh_jax.moves import metropolis as moves
-from adlmh_jax.schedules import base as schedules
 from adlmh_jax.engine import step
+from adlmh_jax.model import program, touches
 from adlmh_jax.moves import branch as branches
-from adlmh_jax.model import program
-from adlmh_jax.model import touches
+from adlmh_jax.moves import metropolis, scope, table
 from adlmh_jax.types import Chains
 
 BY_NAME = {discrete.name: discrete for discrete in PROGRAMS}
@@ -48,26 +46,26 @@ def check_nan_is_rejected():
     words = np.random.default_rng(0).integers(0, 2**32, (exact.kernel.num_words, 64), np.uint32)
     words[0] = 0
     start = exact.program.chains_at({"a": jnp.zeros(64, jnp.int32)})
-    chains, info, _ = step.move(exact.kernel, exact.data, jnp.asarray(words), start, 0)
-    assert not np.any(chains.position["int32"] == 2)
-    assert 0 < np.sum(info.is_invalid) < 64
+    chains, _, counts = step.move(exact.kernel, exact.data, jnp.asarray(words), start, 0)
+    assert not np.any(chains.latent["int32"] == 2)
+    assert 0 < counts.invalid[0] < 64
 
 
 def no_q_correction(patch):
     def ratio(branch, *others):
         return jnp.zeros(branch.site.batch_shape)
 
-    patch.setattr(moves, "_log_q_ratio", ratio)
+    patch.setattr(metropolis, "_log_q_ratio", ratio)
 
 
 def q_from_scaled_terms(patch):
     real = branches.cut_branch
 
-    def cut(traced, *others):
+    def cut(traced, *others, **options):
         traced = traced.__class__(**{**vars(traced), "priors": traced.terms})
-        return real(traced, *others)
+        return real(traced, *others, **options)
 
-    patch.setattr(program, "cut_branch", cut)
+    patch.setattr(table, "cut_branch", cut)
 
 
 def drop_terms(is_dropped):
@@ -91,51 +89,52 @@ def drop_terms(is_dropped):
 
 
 def accept_too_often(patch):
-    real = moves.log_uniform
-    patch.setattr(moves, "log_uniform", lambda words: real(words) - np.log(1.001))
+    real = metropolis.log_uniform
+    patch.setattr(metropolis, "log_uniform", lambda words: real(words) - np.log(1.001))
 
 
 def wrong_element(patch):
-    real = moves._put_element
+    real = scope.SingleElement.put
 
-    def put(branch, old, new, element):
-        return real(branch, old, new, (element + 1) % branch.site.num_components)
+    def put(self, old, new):
+        element = (self.element + 1) % self.branch.site.num_components
+        return real(scope.SingleElement(self.branch, self.words, element), old, new)
 
-    patch.setattr(moves, "_put_element", put)
+    patch.setattr(scope.SingleElement, "put", put)
 
 
 def stale_terms(patch):
-    real = step.move
+    real = step.EntryView.move
 
-    def move(kernel, data, words, chains, *others):
-        moved, *rest = real(kernel, data, words, chains, *others)
-        return Chains(moved.position, chains.log_terms, moved.outputs), *rest
+    def move(self, words, chains, *others):
+        moved, *rest = real(self, words, chains, *others)
+        return Chains(moved.latent, chains.log_terms, moved.outputs), *rest
 
-    patch.setattr(step, "move", move)
+    patch.setattr(step.EntryView, "move", move)
 
 
 def accept_nan(patch):
-    patch.setattr(moves.jnp, "isnan", lambda x: jnp.zeros(jnp.shape(x), bool))
-    patch.setattr(moves, "log_uniform", NotGreater)
+    patch.setattr(metropolis.jnp, "isnan", lambda x: jnp.zeros(jnp.shape(x), bool))
+    patch.setattr(metropolis, "log_uniform", NotGreater)
 
 
 class NotGreater:
     """A comparison the wrong way round: ``not (u >= ratio)`` is true for NaN."""
 
     def __init__(self, words):
-        self.uniform = jnp.log(moves.uniform(words))
+        self.uniform = jnp.log(metropolis.to_uniform(words))
 
     def __lt__(self, ratio):
         return ~(self.uniform >= ratio)
 
 
 def redraw_without_ratio(patch):
-    real = moves._redraw
+    real = metropolis._redraw
 
     def redraw(branch, new, old):
         return real(branch, new, old)[0], jnp.zeros(())
 
-    patch.setattr(moves, "_redraw", redraw)
+    patch.setattr(metropolis, "_redraw", redraw)
 
 
 def never_redraw(patch):
@@ -144,23 +143,23 @@ def never_redraw(patch):
 
 
 def history_not_flushed(patch):
-    real = schedules.propagate_rewards
+    real = UCB.propagate_rewards
 
     def propagate(history, log):
         rewards, penalties, _ = real(history, log)
         return rewards, penalties, history
 
-    patch.setattr(schedules, "propagate_rewards", propagate)
+    patch.setattr(UCB, "propagate_rewards", propagate)
 
 
 def no_penalty(patch):
-    real = schedules.propagate_rewards
+    real = UCB.propagate_rewards
 
     def propagate(history, log):
         rewards, penalties, new = real(history, log)
         return rewards, 0.0 * penalties, new
 
-    patch.setattr(schedules, "propagate_rewards", propagate)
+    patch.setattr(UCB, "propagate_rewards", propagate)
 
 
 MUTANTS = [

@@ -4,10 +4,9 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from updates import check_updates, draw_positions
+from updates import check_updates, draw_positions, prior_kernel
 
 from adlmh_jax import compile_model
-from adlmh_jax.moves.table import build_kernel
 from adlmh_jax.moves import rolling
 
 DATA = jnp.array([0.3, -0.2, 1.1, 0.4, 0.9, -0.7])
@@ -57,7 +56,7 @@ def chained(data):
 def term_shapes(model):
     """Return the shapes of what each site's branch scores."""
     program = compile_model(model, (DATA,))
-    kernel, _ = build_kernel(program)
+    kernel, _ = prior_kernel(program)
     return {group.branch.site.name: group.term_shapes for group in kernel.groups}
 
 

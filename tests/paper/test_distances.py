@@ -44,17 +44,6 @@ def test_ks_distance_equals_scipy():
     np.testing.assert_allclose(distances.ks_distance(samples, stats.norm.cdf), expected)
 
 
-def test_ks_distance_of_counts_is_close_to_that_of_samples():
-    samples = np.random.default_rng(0).normal(0.1, 1.0, size=1000)
-    edges = np.linspace(-4, 4, 801)
-    counts = np.histogram(samples, bins=[-np.inf, *edges, np.inf])[0]
-    binned = distances.ks_distance_of_counts(counts, stats.norm.cdf(edges))
-    exact = distances.ks_distance(samples, stats.norm.cdf)
-    assert exact - 0.004 <= binned <= exact
-    with pytest.raises(ValueError, match="one bin more"):
-        distances.ks_distance_of_counts(counts[1:], stats.norm.cdf(edges))
-
-
 def test_l2_distance_by_hand():
     values = np.array([[3.0, 4.0], [1.0, 1.0]])
     np.testing.assert_allclose(distances.l2_distance(values, np.array([0.0, 0.0])), [5, np.sqrt(2)])

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from adlmh_jax.store import files as storage
 from adlmh_jax.paper import zoo
 from adlmh_jax.paper.experiments import Budget, claim, demo, quick_budget, reproduce, runs
 from adlmh_jax.paper.experiments.cases import ADLMH, CASES, FURTHER_METHODS, LMH, Case
@@ -13,6 +12,7 @@ from adlmh_jax.paper.experiments.figures import hardest_target
 from adlmh_jax.paper.experiments.report import readme_section, summary_table, write_report
 from adlmh_jax.paper.experiments.reproduction import study_case
 from adlmh_jax.paper.experiments.studies import claim_stretches, paper_stretch, schedule_at
+from adlmh_jax.store import files as storage
 
 SMALL = Case(
     "small",

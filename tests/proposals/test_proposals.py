@@ -1,5 +1,7 @@
 """Every proposal against exact transition matrices; blocks; custom proposals; bad input."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,10 +22,10 @@ from exact import (
 from scipy import stats
 
 import adlmh_jax as adlmh
-from adlmh_jax.moves import metropolis as moves
 from adlmh_jax.engine import step as steps
 from adlmh_jax.model import compile_model
-from adlmh_jax.proposals.plan import plan_sites
+from adlmh_jax.moves import gibbs as gibbs_moves
+from adlmh_jax.proposals import plan_sites
 
 ENUMERABLE = [p for p in PROGRAMS if "support" not in p.name]
 
@@ -41,14 +43,14 @@ def test_gibbs_keeps_posterior(discrete):
 
 def test_unnormalised_gibbs_is_caught(monkeypatch):
     """Mutant: scores are taken for probabilities without being divided by their sum."""
-    real = moves._draw_candidate
+    real = gibbs_moves._draw_candidate
 
     def unnormalised(scores, uniforms):
         upper = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=0)), axis=0)
         _, *others = real(scores, uniforms)
         return jnp.sum(uniforms > upper[:-1], axis=0), *others
 
-    monkeypatch.setattr(moves, "_draw_candidate", unnormalised)
+    monkeypatch.setattr(gibbs_moves, "_draw_candidate", unnormalised)
     exact = prepare(ENUMERABLE[0], {"*": adlmh.gibbs()})
     with pytest.raises(AssertionError):
         check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
@@ -77,14 +79,14 @@ def test_integer_walk_keeps_posterior():
 
 def test_integer_walk_boundary_mutant_is_caught(monkeypatch):
     """Folding a step back at the boundary, without its ratio, is an error that must show."""
-    from adlmh_jax import proposals
-    from adlmh_jax.model import walks
+    walks = importlib.import_module("adlmh_jax.proposals.random_walk")
+    real = walks.walk_integers
 
     def folded(key, value, fn, values, scale):
-        new, _ = walks.walk_integers(key, value + 0, fn, values, scale)
+        new, _ = real(key, value + 0, fn, values, scale)
         return jnp.where(new == value, jnp.maximum(value - 1, 0), new), jnp.zeros(value.shape)
 
-    monkeypatch.setattr(proposals, "walk_integers", folded)
+    monkeypatch.setattr(walks, "walk_integers", folded)
     exact = prepare(COUNTS, {"*": adlmh.random_walk()})
 
     def seen(exact, component, old, new):
@@ -180,8 +182,8 @@ def test_auto_says_what_it_chose():
             z = numpyro.sample("z", dist.Categorical(jnp.ones(3) / 3))
             numpyro.sample("y", dist.Normal(mu + z, 1.0 + count), obs=jnp.zeros(4))
 
-    words = {name: plan.words for name, plan in plan_sites(compile_model(model)).items()}
-    assert words == {
+    texts = {name: plan.text for name, plan in plan_sites(compile_model(model)).items()}
+    assert texts == {
         "mu": "random_walk() | prior()",
         "count": "random_walk() | prior()",
         "z": "gibbs(), all elements at once",
@@ -189,7 +191,7 @@ def test_auto_says_what_it_chose():
 
 
 def shares_of(proposal):
-    """Return the shares of the second way before and after a short run."""
+    """Return the shares of the second variant before and after a short run."""
     result = adlmh.sample(
         0, target, proposals={"x": proposal}, num_chains=8, num_superchains=2, num_warmup=200,
         num_samples=1, progress=False,

@@ -143,12 +143,12 @@ def test_diagnosis_of_a_run(result):
         "Converged, as far as the draws can tell: `a`, `b`, `c`, `d[0]` and 3 more."
     )
     assert "What to do" not in text
-    assert result.diagnose(most_values=20_000).is_converged
+    assert result.diagnose(max_values=20_000).is_converged
 
 
 def test_thinned_measures(result):
     full = measure(result.draws, 4)
-    thinned = measure(result.draws, 4, most_values=sum(a.size for a in result.draws.values()) // 3)
+    thinned = measure(result.draws, 4, max_values=sum(a.size for a in result.draws.values()) // 3)
     assert thinned["a"] == measure_mixing(result.draws["a"][:, ::3], 4)
     assert full["a"] == measure_mixing(result.draws["a"], 4)
 

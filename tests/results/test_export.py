@@ -13,8 +13,8 @@ from numpyro.infer.util import log_likelihood
 from scipy import stats
 
 import adlmh_jax as adlmh
-from adlmh_jax.results.arviz import to_arviz
 from adlmh_jax.model import predictive
+from adlmh_jax.results.arviz import to_arviz
 
 IS_NEW_ARVIZ = int(arviz.__version__.split(".")[0]) >= 1
 DATA = np.array([[1.0, 0.5, 2.0], [0.0, 3.0, 1.0]])

@@ -4,13 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from adlmh_jax.results.plots import (
-    evolution,
-    plot_convergence,
-    plot_schedule,
-    plot_schedule_evolution,
-    unit_rewards,
-)
+from adlmh_jax.results.plots import plot_convergence, plot_schedule
 from adlmh_jax.results.result import ScheduleReport
 
 matplotlib.use("Agg")
@@ -27,11 +21,12 @@ def make_report(num_components=3, num_superchains=2, scale=1, is_learning=True):
     shape = (num_superchains, num_components)
     selected = scale * np.arange(10, 10 + num_superchains * num_components).reshape(shape)
     names = [f"z[{i}]" for i in range(num_components)]
+    rewards = np.arange(1.0, 1 + num_components) * np.ones(shape)
+    learned = {"rewards": rewards, "counts": np.full(shape, 10.0)}
     return ScheduleReport(
         names=names,
         weights=np.full(shape, 1 / num_components),
-        rewards=np.arange(1.0, 1 + num_components) * np.ones(shape) if is_learning else None,
-        counts=np.full(shape, 10.0) if is_learning else None,
+        learned=learned if is_learning else {},
         selected=selected,
         accepted=selected // 2,
         invalid=np.zeros(shape, int),
@@ -70,7 +65,6 @@ def test_given_axes_are_used():
     _, axes = pyplot.subplots(1, 2)
     assert list(plot_schedule(make_report(), ax=axes)) == list(axes)
     _, ax = pyplot.subplots()
-    assert plot_schedule_evolution([make_report()], ax=ax) is ax
     assert plot_convergence([np.ones((3, 2))], [1, 2], ["LMH"], ax=ax) is ax
     with pytest.raises(ValueError, match="`ax` must be two axes"):
         plot_schedule(make_report(), ax=ax)
@@ -80,35 +74,6 @@ def test_many_components_have_few_labels():
     rewards, _ = plot_schedule(make_report(num_components=100))
     assert len(heights(rewards)) == 100
     assert tick_labels(rewards.xaxis)[:2] == ["z[0]", "z[3]"]
-
-
-def test_evolution_shares():
-    snapshots = [make_report(), make_report(scale=4)]
-    np.testing.assert_allclose(evolution(snapshots, "weights"), 1 / 3)
-    np.testing.assert_allclose(evolution(snapshots, "rewards")[:, 0], unit_rewards(snapshots[0]))
-    selected = evolution(snapshots, "selected")
-    np.testing.assert_allclose(selected[:, 0], np.array([23, 25, 27]) / 75)
-    np.testing.assert_allclose(selected.sum(axis=0), 1)
-
-
-def test_evolution_picture():
-    ax = plot_schedule_evolution([make_report(), make_report(scale=4)], [1000, 20_000])
-    assert ax.images[0].get_array().shape == (3, 2)
-    assert tick_labels(ax.xaxis) == ["1,000", "20,000"]
-    assert tick_labels(ax.yaxis) == ["z[0]", "z[1]", "z[2]"]
-
-
-@pytest.mark.parametrize(
-    "snapshots, quantity, words",
-    [
-        ([], "weights", "`snapshots` is empty"),
-        ([make_report(is_learning=False)], "rewards", "does not learn"),
-        ([make_report()], "colour", "`quantity` must be one of"),
-    ],
-)
-def test_evolution_of_nothing(snapshots, quantity, words):
-    with pytest.raises(ValueError, match=words):
-        plot_schedule_evolution(snapshots, quantity=quantity)
 
 
 def test_convergence_curves():

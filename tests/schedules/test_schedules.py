@@ -6,77 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from algorithm3 import SCRIPT, UCB, algorithm_3, check_against_algorithm_3, run_schedule
 from jax import lax
 
-from adlmh_jax.schedules import base as schedules
-from adlmh_jax.moves.table import select
+from adlmh_jax import schedules
+from adlmh_jax.paper.zoo import lemma_equilibrium
+from adlmh_jax.schedules.base import apply_floor, select
+from adlmh_jax.schedules.rewards import pool_outputs
 from adlmh_jax.statistics.tally import Tally, compensated, compensated_add, tally_add, tally_total
 from adlmh_jax.types import EpochLog
-from adlmh_jax.paper.zoo import lemma_equilibrium
-
-# Ten steps of one chain on three components and two outputs: (pick, accepted, changed outputs).
-SCRIPT = [
-    (0, True, (False, False)),
-    (1, True, (True, False)),
-    (1, False, (False, False)),
-    (2, True, (False, False)),
-    (0, True, (False, True)),
-    (0, True, (True, False)),
-    (2, False, (False, False)),
-    (2, True, (True, True)),
-    (1, True, (False, False)),
-    (1, True, (False, True)),
-]
-
-
-def algorithm_3(script, num_components, num_outputs):
-    """Run Algorithm 3 as the paper prints it, in exact fractions; each output weighs 1/K."""
-    rewards = [Fraction(1)] * num_components
-    counts = [Fraction(1)] * num_components
-    histories = [[] for _ in range(num_outputs)]
-    for pick, accepted, changed in script:
-        if not accepted:
-            continue  # Algorithm 2: W stays as it is
-        for history, is_changed in zip(histories, changed, strict=True):
-            history.append(pick)
-            if is_changed:
-                share = Fraction(1, len(history) * num_outputs)
-                for entry in history:
-                    rewards[entry] += share
-                    counts[entry] += share
-                history.clear()
-            else:
-                counts[pick] += Fraction(1, num_outputs)
-    return rewards, counts, [[h.count(k) for k in range(num_components)] for h in histories]
-
-
-def run_schedule(scripts, num_components, num_outputs, epoch, schedule):
-    """Give the logs of several chains (which share the picks) to a schedule, in epochs."""
-    state = schedule.init(num_components, num_outputs, len(scripts))
-    length = len(scripts[0])
-    award = jax.jit(lambda state, log: schedule.award(state, log))  # traced anew each time
-    for start in range(0, length, epoch):
-        part = [script[start : start + epoch] for script in scripts]
-        picks = [step[0] for step in part[0]]
-        accepted = np.array([[step[1] for step in script] for script in part]).T
-        changed = np.array([[step[2] for step in script] for script in part]).transpose(1, 2, 0)
-        padding = epoch - len(picks)  # steps that were not made
-        picks = np.pad(np.array(picks, np.int32), (0, padding), constant_values=-1)
-        accepted = np.pad(accepted, ((0, padding), (0, 0)))
-        changed = np.pad(changed, ((0, padding), (0, 0), (0, 0)))
-        state = award(state, EpochLog(*map(jnp.asarray, (picks, accepted, changed))))
-    return state
-
-
-def check_against_algorithm_3():
-    expected = algorithm_3(SCRIPT, 3, 2)
-    # The first rewards and counts, worked by hand: steps 0-1 share output 0's reward of 1/2.
-    assert expected[0][1] > 1 and expected[1][0] > expected[0][0]
-    for epoch in (1, 3, 10, 16):
-        state = run_schedule([SCRIPT], 3, 2, epoch, schedules.ucb(0.5, False))
-        np.testing.assert_allclose(state.rewards.value, [float(r) for r in expected[0]], rtol=1e-6)
-        np.testing.assert_allclose(state.counts.value, [float(c) for c in expected[1]], rtol=1e-6)
-        np.testing.assert_array_equal(state.history[:, :, 0], expected[2])
 
 
 def test_algorithm_3_by_hand():
@@ -167,14 +105,14 @@ def test_floor_holds_whatever_the_rewards():
     rng = np.random.default_rng(0)
     for scale in (1e-8, 1e-3, 1.0):
         alpha = rng.dirichlet(np.full(20, scale) + 1e-12)
-        floored = np.asarray(schedules.apply_floor(jnp.asarray(alpha, jnp.float32)))
+        floored = np.asarray(apply_floor(jnp.asarray(alpha, jnp.float32)))
         assert floored.min() >= 0.1 / 20 - 1e-8
         assert floored.sum() == pytest.approx(1.0, abs=1e-6)
 
 
 def test_floor_changes_nothing_above_it():
     alpha = jnp.array([0.3, 0.25, 0.45])
-    np.testing.assert_allclose(schedules.apply_floor(alpha), alpha, rtol=1e-6)
+    np.testing.assert_allclose(apply_floor(alpha), alpha, rtol=1e-6)
 
 
 def test_never_accepted_component_does_not_absorb_the_schedule():
@@ -194,9 +132,9 @@ def test_never_accepted_component_does_not_absorb_the_schedule():
 
 def test_histories_stay_bounded():
     schedule = schedules.ucb()
-    assert schedule.num_scouts(18, 2, 512) == 512
-    assert schedule.num_scouts(1000, 1000, 256) == 1
-    assert schedule.init(100, 10, 256).history.size <= schedules.MOST_HISTORY
+    assert schedule.num_logged(18, 2, 512) == 512
+    assert schedule.num_logged(1000, 1000, 256) == 1
+    assert schedule.init(100, 10, 256).history.size <= UCB.MAX_HISTORY
     assert schedule.init(1000, 1000, 256).history.size <= 1 << 20  # that of one chain
 
 
@@ -220,7 +158,7 @@ def test_negative_exploration_is_refused():
 
 def test_outputs_are_pooled_where_histories_would_be_too_many(monkeypatch):
     """Two outputs with room for one history are one output, which changes when either does."""
-    monkeypatch.setattr(schedules, "MOST_OF_A_SCOUT", 3)
+    monkeypatch.setattr(UCB, "MAX_CHAIN_HISTORY", 3)
     pooled = run_schedule([SCRIPT], 3, 2, 4, schedules.ucb(0.5, False))
     joint = run_schedule([SCRIPT], 3, 2, 4, schedules.ucb(0.5, True))
     assert pooled.history.shape == joint.history.shape == (1, 3, 1)
@@ -230,4 +168,4 @@ def test_outputs_are_pooled_where_histories_would_be_too_many(monkeypatch):
 
 def test_pooling_keeps_neighbours_together():
     changed = jnp.zeros((1, 5, 1), bool).at[0, 2].set(True)
-    np.testing.assert_array_equal(schedules.pool_outputs(changed, 3)[0, :, 0], [False, True, False])
+    np.testing.assert_array_equal(pool_outputs(changed, 3)[0, :, 0], [False, True, False])

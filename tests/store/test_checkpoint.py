@@ -8,8 +8,8 @@ import pytest
 
 import adlmh_jax as adlmh
 from adlmh_jax import sampling
-from adlmh_jax.store import directory as checkpoint
 from adlmh_jax.engine import progress
+from adlmh_jax.store import directory
 
 DATA = jnp.array([1.0, 3.0, 2.0])
 SIZES = {"num_chains": 6, "num_superchains": 3, "num_warmup": 30, "num_samples": 50, "epoch": 4}
@@ -40,8 +40,8 @@ class Fuse(progress.SilentMeter):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of few draws, and a state written after each."""
-    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(sampling, "most_chunk_rounds", lambda *others: 4)
+    monkeypatch.setattr(directory, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 4)
 
 
 def run(store=None, resume=False, key=0, **options):
@@ -53,7 +53,7 @@ def run(store=None, resume=False, key=0, **options):
 def test_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, small_chunks, num_chunks):
     whole = run()
     with monkeypatch.context() as patch:
-        patch.setattr(sampling, "SilentMeter", lambda: Fuse(num_chunks))
+        patch.setattr(progress, "SilentMeter", lambda: Fuse(num_chunks))
         with pytest.raises(Interrupted):
             run(tmp_path / "run")
     resumed = run(tmp_path / "run", resume=True)
@@ -66,7 +66,7 @@ def test_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, small_chunks, n
 def test_a_file_of_draws_without_its_state_is_written_anew(tmp_path, monkeypatch, small_chunks):
     whole = run()
     with monkeypatch.context() as patch:
-        patch.setattr(sampling, "SilentMeter", lambda: Fuse(6))
+        patch.setattr(progress, "SilentMeter", lambda: Fuse(6))
         with pytest.raises(Interrupted):
             run(tmp_path)
     numbers = sorted(path.name for path in tmp_path.glob("draws-*.npz"))

@@ -1,1 +1,71 @@
 """Superchains run: steps, epochs, chunks, devices."""
+
+from adlmh_jax.engine.build import Engine, build_engine, check_schedule
+from adlmh_jax.engine.config import RunConfig
+from adlmh_jax.engine.host import use_all_cores, use_compilation_cache
+from adlmh_jax.engine.inplace import run_branch
+from adlmh_jax.engine.keys import make_key, seed_of, superchain_keys
+from adlmh_jax.engine.progress import make_meter
+from adlmh_jax.engine.runner import (
+    Devices,
+    Done,
+    Run,
+    RunState,
+    choose_devices,
+    max_chunk_rounds,
+    place,
+    restore,
+    run_chunk,
+    run_phases,
+    share,
+    to_host,
+)
+from adlmh_jax.engine.starting import MAX_TRIES, build_draw, repair, start_superchains
+from adlmh_jax.engine.step import view_entry
+from adlmh_jax.engine.superchain import (
+    EngineSpec,
+    Keep,
+    Kept,
+    Phase,
+    SuperchainState,
+    init_superchain,
+    run_round,
+)
+
+__all__ = [
+    "Devices",
+    "Done",
+    "Engine",
+    "EngineSpec",
+    "Keep",
+    "Kept",
+    "MAX_TRIES",
+    "Phase",
+    "Run",
+    "RunConfig",
+    "RunState",
+    "SuperchainState",
+    "build_draw",
+    "build_engine",
+    "check_schedule",
+    "choose_devices",
+    "init_superchain",
+    "make_key",
+    "make_meter",
+    "max_chunk_rounds",
+    "place",
+    "repair",
+    "restore",
+    "run_branch",
+    "run_chunk",
+    "run_phases",
+    "run_round",
+    "seed_of",
+    "share",
+    "start_superchains",
+    "superchain_keys",
+    "to_host",
+    "use_all_cores",
+    "use_compilation_cache",
+    "view_entry",
+]

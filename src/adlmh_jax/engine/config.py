@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-LEAST_EPOCH, MOST_EPOCH = 64, 1024  # of the epochs that we choose
-LEAST_SUPERCHAINS = 4  # fewer cannot disagree with each other
+MIN_EPOCH, MAX_EPOCH = 64, 1024  # of the epochs that we choose
+MIN_SUPERCHAINS = 4  # fewer cannot disagree with each other
 
 
 def default_epoch(num_entries: int) -> int:
@@ -14,7 +14,7 @@ def default_epoch(num_entries: int) -> int:
 
     Learning costs a fixed amount per epoch, which grows with the number of entries.
     """
-    return min(max(LEAST_EPOCH, num_entries // 4), MOST_EPOCH)
+    return min(max(MIN_EPOCH, num_entries // 4), MAX_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,6 @@ class RunConfig:
         if self.num_superchains is not None:
             return self.num_superchains
         fitting = (
-            n for n in range(LEAST_SUPERCHAINS, self.num_chains + 1) if self.num_chains % n == 0
+            n for n in range(MIN_SUPERCHAINS, self.num_chains + 1) if self.num_chains % n == 0
         )
         return next(fitting, self.num_chains)

@@ -19,13 +19,20 @@ def use_all_cores() -> None:
         or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
         or jax.config.values["jax_num_cpu_devices"] >= 0
     )
-    num_cores = int(os.environ.get("ADLMH_CORES", len(os.sched_getaffinity(0))))
+    num_cores = int(os.environ.get("ADLMH_CORES", count_cores()))
     if is_chosen or num_cores < 2:
         return
     try:
         jax.config.update("jax_num_cpu_devices", num_cores)
     except RuntimeError:  # JAX has its devices already
         return
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use; where that is not known, how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def use_compilation_cache(directory: str | Path | None = None) -> Path:

@@ -1,10 +1,12 @@
 """How far a run is: a tqdm bar, or nothing."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tqdm.auto import tqdm
 
-from adlmh_jax.statistics.tally import tally_total
+from adlmh_jax.statistics import tally_total
 
 
 class Meter(Protocol):
@@ -51,3 +53,13 @@ class BarMeter:
     def close(self) -> None:
         """Leave the bar as it is."""
         self._bar.close()
+
+
+@contextmanager
+def make_meter(progress: bool, num_draws: int, steps_per_draw: int) -> Iterator[Meter]:
+    """Give a bar for a number of draws, or nothing to see."""
+    meter: Meter = BarMeter(num_draws, steps_per_draw) if progress else SilentMeter()
+    try:
+        yield meter
+    finally:
+        meter.close()

@@ -16,17 +16,22 @@ from jax import lax
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from adlmh_jax.moves.table import Kernel, KernelData
+from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.progress import Meter
-from adlmh_jax.schedules.base import Schedule
-from adlmh_jax.statistics.streaming import init_statistics, init_tallies
-from adlmh_jax.engine.superchain import Code, Kept, Phase, SuperchainState, run_round
-from adlmh_jax.proposals.tuning import init_tuning
+from adlmh_jax.engine.superchain import (
+    EngineSpec,
+    Kept,
+    Phase,
+    SuperchainState,
+    init_superchain,
+    run_round,
+)
+from adlmh_jax.moves import KernelData
 from adlmh_jax.types import Array, Chains
 
 AXIS = "superchains"
 CHUNK_SECONDS = 0.5  # how often the host looks in
-MOST_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
+MAX_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
 
 
 class RunState(NamedTuple):
@@ -34,6 +39,15 @@ class RunState(NamedTuple):
 
     next_round: int
     superchains: SuperchainState
+
+
+class Done(NamedTuple):
+    """How far a run is: its state, draws made in warm-up and sampling, and recorded ones."""
+
+    state: RunState
+    num_warmup: int
+    num_samples: int
+    parts: list[Kept]
 
 
 @dataclass(frozen=True)
@@ -48,10 +62,9 @@ class Devices:
         """Of arrays whose first axis is the superchain."""
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
-    @property
-    def count(self) -> int:
-        """Number of devices."""
-        return self.mesh.size
+    def fill(self, num_superchains: int) -> int:
+        """Return a number of superchains that all devices share evenly; the last run in vain."""
+        return -(-num_superchains // self.mesh.size) * self.mesh.size
 
 
 def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devices:
@@ -67,26 +80,14 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
     return Devices(mesh, chosen[0].platform == "cpu")
 
 
-def place(
-    devices: Devices, kernel: Kernel, data: KernelData, schedule: Schedule, chains: Chains
-) -> RunState:
+def place(devices: Devices, spec: EngineSpec, data: KernelData, chains: Chains) -> RunState:
     """Put the superchains, whose chains are ``[S, ...]``, on their devices."""
-    num_superchains, _, num_chains = chains.log_terms.shape
 
     @jax.jit  # compiled as one: op by op it takes a second
-    def make_others(data: KernelData) -> tuple:
-        fresh = (
-            schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
-            init_tuning(data),
-            init_tallies(kernel.num_components),
-            init_statistics(kernel.num_outputs, num_chains),
-        )
-        return jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (num_superchains, *leaf.shape)), fresh
-        )
+    def start(data: KernelData, chains: Chains) -> SuperchainState:
+        return jax.vmap(functools.partial(init_superchain, spec, data))(chains)
 
-    others = make_others(data)
-    return RunState(0, _put(SuperchainState(chains, *others), devices.sharding))
+    return RunState(0, _put(start(data, chains), devices.sharding))
 
 
 def share(devices: Devices, tree: Any) -> Any:
@@ -131,21 +132,21 @@ class Stretch(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def _run_chunk(
-    code: Code,
+    spec: EngineSpec,
     devices: Devices,
-    most_rounds: int,
+    max_rounds: int,
     data: KernelData,
     stretch: Stretch,
     key_data: Array,
     superchains: SuperchainState,
 ) -> tuple[SuperchainState, Kept]:
-    """Run a stretch of all superchains; keep ``[S, most_rounds * draws, ...]``."""
+    """Run a stretch of all superchains; keep ``[S, max_rounds * draws, ...]``."""
 
     def run_local(
         data: KernelData, stretch: Stretch, key_data: Array, superchains: SuperchainState
     ) -> tuple[SuperchainState, Kept]:
         def run_one(superchain: tuple[Array, SuperchainState]) -> tuple[SuperchainState, Kept]:
-            return _run_rounds(code, most_rounds, data, stretch, *superchain)
+            return _run_rounds(spec, max_rounds, data, stretch, *superchain)
 
         over_superchains = lax.map if devices.is_mapped else lambda f, xs: jax.vmap(f)(xs)
         return over_superchains(run_one, (key_data, superchains))
@@ -161,23 +162,23 @@ def _run_chunk(
 
 
 def _run_rounds(
-    code: Code,
-    most_rounds: int,
+    spec: EngineSpec,
+    max_rounds: int,
     data: KernelData,
     stretch: Stretch,
     key_data: Array,
     state: SuperchainState,
 ) -> tuple[SuperchainState, Kept]:
-    """Run a stretch of one superchain; keep ``[most_rounds * draws, ...]``."""
+    """Run a stretch of one superchain; keep ``[max_rounds * draws, ...]``."""
     key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
-    shapes = jax.eval_shape(code.keep.record, state.chains)
-    size = (most_rounds, code.plan.num_draws)
+    shapes = jax.eval_shape(spec.keep.record, state.chains)
+    size = (max_rounds, spec.plan.num_draws)
     empty = jax.tree.map(lambda leaf: jnp.zeros((*size, *leaf.shape), leaf.dtype), shapes)
 
     def one_round(number: Array, carry: tuple[SuperchainState, Kept]) -> tuple:
         state, kept = carry
         index = stretch.first_round + number
-        state, new = run_round(code, data, stretch.phase, key, index, state)
+        state, new = run_round(spec, data, stretch.phase, key, index, state)
 
         def put(buffer: Array, rows: Array) -> Array:
             return lax.dynamic_update_index_in_dim(buffer, rows, number, 0)
@@ -185,19 +186,62 @@ def _run_rounds(
         return state, jax.tree.map(put, kept, new)
 
     state, kept = lax.fori_loop(0, stretch.num_rounds, one_round, (state, empty))
-    num_kept = most_rounds * code.plan.num_draws
+    num_kept = max_rounds * spec.plan.num_draws
     return state, jax.tree.map(lambda leaf: leaf.reshape(num_kept, *leaf.shape[2:]), kept)
 
 
+class Run(NamedTuple):
+    """What stays the same while a run goes on.
+
+    Attributes
+    ----------
+    spec, data
+        The engine, its arrays on every device.
+    devices
+        Where it runs.
+    key_data
+        Words of the keys of the superchains, ``[S, 2]``.
+    max_rounds
+        Of a chunk.
+    """
+
+    spec: EngineSpec
+    data: KernelData
+    devices: Devices
+    key_data: np.ndarray
+    max_rounds: int
+
+
+def run_phases(
+    run: Run, config: RunConfig, done: Done, meter: Meter, save: Callable[[Done], None]
+) -> Done:
+    """Warm up, then sample, from where the run is; hand each chunk, with its state, to ``save``."""
+    parts = list(done.parts)
+    made = {"warmup": done.num_warmup, "samples": done.num_samples}
+
+    def note(phase: str, kept: Kept, state: RunState) -> None:
+        made[phase] += kept.log_density.shape[1]
+        new = [kept] if phase == "samples" else []
+        parts.extend(new)
+        save(Done(state, made["warmup"], made["samples"], new))
+
+    state = done.state
+    warmup = Phase(jnp.bool_(True), jnp.int32(0))
+    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
+    for name, phase, total in (
+        ("warmup", warmup, config.num_warmup),
+        ("samples", sampling, config.num_samples),
+    ):
+        left = total - made[name]
+        state = run_draws(run, state, phase, left, meter, functools.partial(note, name))
+    return Done(state, made["warmup"], made["samples"], parts)
+
+
 def run_draws(
-    code: Code,
-    devices: Devices,
-    data: KernelData,
-    key_data: Array | np.ndarray,
+    run: Run,
     state: RunState,
     phase: Phase,
     num_draws: int,
-    most_rounds: int,
     meter: Meter,
     save: Callable[[Kept, RunState], None],
 ) -> RunState:
@@ -205,37 +249,47 @@ def run_draws(
 
     A round may hold several draws; those beyond ``num_draws`` are made but not saved.
     """
-    per_round = code.plan.num_draws
+    per_round = run.spec.plan.num_draws
     left = -(-num_draws // per_round)
     chunk_rounds = 1
     saved = 0
-    superchains, next_round = state.superchains, state.next_round
     while left:
-        num_rounds = min(left, chunk_rounds, most_rounds)
+        num_rounds = min(left, chunk_rounds, run.max_rounds)
         started = time.perf_counter()
-        stretch = Stretch(phase, jnp.int32(next_round), jnp.int32(num_rounds))
-        superchains, kept = _run_chunk(
-            code, devices, most_rounds, data, stretch, key_data, superchains
-        )
-        jax.block_until_ready(superchains)
+        state, kept = run_chunk(run, state, phase, num_rounds)
+        jax.block_until_ready(state.superchains)
         seconds = time.perf_counter() - started
-        left, next_round = left - num_rounds, next_round + num_rounds
+        left -= num_rounds
         num_new = min(num_rounds * per_round, num_draws - saved)
         saved += num_new
-        part = jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept))
-        save(part, RunState(next_round, superchains))
-        meter.update(num_new, seconds, to_host(superchains.tallies))
+        save(jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept)), state)
+        meter.update(num_new, seconds, to_host(state.superchains.tallies))
         chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
-    return RunState(next_round, superchains)
+    return state
 
 
-def most_chunk_rounds(code: Code, superchains: SuperchainState, num_draws: int) -> int:
+def run_chunk(run: Run, state: RunState, phase: Phase, num_rounds: int) -> tuple[RunState, Kept]:
+    """Run some rounds of all superchains; the state that was given is used up."""
+    stretch = Stretch(phase, jnp.int32(state.next_round), jnp.int32(num_rounds))
+    superchains, kept = _run_chunk(
+        run.spec,
+        run.devices,
+        run.max_rounds,
+        run.data,
+        stretch,
+        run.key_data,
+        state.superchains,
+    )
+    return RunState(state.next_round + num_rounds, superchains), kept
+
+
+def max_chunk_rounds(spec: EngineSpec, superchains: SuperchainState, num_draws: int) -> int:
     """Return how many rounds a chunk may have: its draws wait on the device, so not too many."""
-    shapes = jax.eval_shape(jax.vmap(code.keep.record), superchains.chains)
+    shapes = jax.eval_shape(jax.vmap(spec.keep.record), superchains.chains)
     num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    fitting = MOST_CHUNK_BYTES // max(1, num_bytes * code.plan.num_draws)
-    wanted = -(-num_draws // code.plan.num_draws)
-    # A power of two, so that runs of similar length share their compiled code.
+    fitting = MAX_CHUNK_BYTES // max(1, num_bytes * spec.plan.num_draws)
+    wanted = -(-num_draws // spec.plan.num_draws)
+    # A power of two, so that runs of similar length share their compiled spec.
     return max(1, min(fitting, 1 << (wanted - 1).bit_length()))
 
 

@@ -1,28 +1,29 @@
-"""Starting points of finite density: prior draws, and mending where they fail."""
+"""Starting points of finite density: prior draws, and repairs where they fail."""
 
 import functools
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.moves.table import Kernel, KernelData, build_kernel
-from adlmh_jax.model import Program
-from adlmh_jax.proposals.plan import plan_sites, walk_or_draw
+from adlmh_jax.engine.keys import START
 from adlmh_jax.engine.step import draw, move
-from adlmh_jax.types import Array, Chains, Key
+from adlmh_jax.model import Program
+from adlmh_jax.moves import Kernel, KernelData, accept_unless_worse, build_kernel, build_start
+from adlmh_jax.proposals import plan_sites, walk_or_draw
+from adlmh_jax.types import Array, Chains, Key, Position
 
-MOST_TRIES = 100  # prior draws of all sites
-MOST_STEPS = 1 << 15  # by which single choices are moved while no chain gets any better
+MAX_TRIES = 100  # prior draws of all sites
+MAX_STEPS = 1 << 15  # by which single choices are moved while no chain gets any better
 STEPS_PER_CALL = 256
 
 
-def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
-    """Start chains at prior draws of finite density.
-
-    Chains of density zero draw all sites again, up to 100 times; then choice by choice: see `mend`.
+def start_chains(
+    program: Program, key: Key, num_chains: int, given: Position | None = None
+) -> Chains:
+    """Start chains at points of finite density: prior draws, repaired choice by choice if need be.
 
     Parameters
     ----------
@@ -32,6 +33,9 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
         Of all starting points.
     num_chains
         How many.
+    given
+        Values ``[C, ...]`` of the sites that are not to be drawn. Default: those that the program
+        is to start with.
 
     Returns
     -------
@@ -40,31 +44,77 @@ def start_chains(program: Program, key: Key, num_chains: int) -> Chains:
     Raises
     ------
     ModelError
-        If a chain finds no point of finite density; it names the terms in the way.
+        If a chain finds no point of finite density; it names the terms that prevent it.
     """
-    kernel, data = build_kernel(program, is_start=True)
-    empty = program.empty_chains(num_chains)
-    sites = jnp.asarray(list(program.sites.first_components.values()), jnp.int32)
-    put_init = jax.jit(functools.partial(_put_init, program))
-
-    def run_program(attempt: int) -> Chains:
-        key_attempt = jax.random.fold_in(key, attempt) if attempt else key
-        chains = _run_program(kernel, data, empty, key_attempt, sites)
-        return put_init(chains) if program.init else chains
-
-    chains = run_program(0)
-    for attempt in range(1, MOST_TRIES):
-        is_bad = _num_impossible(chains) > 0
-        if not is_bad.any():
-            return chains
-        chains = _replace(is_bad, run_program(attempt), chains)
-    chains = mend(program, jax.random.fold_in(key, MOST_TRIES), chains, program.init)
+    if given is None:
+        given = {n: jnp.broadcast_to(v, (num_chains, *v.shape)) for n, v in program.init.items()}
+    chains = build_draw(program)(key, num_chains, given)
     if _num_impossible(chains).any():
-        raise program.no_finite_start(chains, MOST_TRIES)
+        chains = repair(program, jax.random.fold_in(key, MAX_TRIES), chains, given)
+    if _num_impossible(chains).any():
+        raise program.no_finite_start(chains, MAX_TRIES)
     return chains
 
 
-def mend(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:
+def start_superchains(
+    program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
+) -> Chains:
+    """Start all chains, ``[S, ..., C]``; those of a superchain at one point, if asked."""
+    each = 1 if together else num_chains
+    chains = start_chains(program, jax.random.fold_in(key, START), num_superchains * each)
+    if together:
+        chains = jax.tree.map(lambda leaf: jnp.repeat(leaf, num_chains, axis=-1), chains)
+
+    def by_superchain(leaf: Array) -> Array:
+        return jnp.moveaxis(leaf.reshape(leaf.shape[0], num_superchains, num_chains), 1, 0)
+
+    return jax.tree.map(by_superchain, chains)
+
+
+def build_draw(program: Program) -> Callable[[Key, int, Position], Chains]:
+    """Return ``(key, num_chains, given) -> chains``, which can be traced.
+
+    What is not given is drawn from the prior; chains of density zero draw again, up to 100 times.
+    Those that found no point of finite density have terms that are not finite.
+    """
+    kernel, data = build_start(program)
+
+    def draw_start(key: Key, num_chains: int, given: Position) -> Chains:
+        is_given = jnp.array([name in given for name in program.sites.names])
+        empty = program.empty_chains(num_chains, given)
+        return _draw_until_finite(kernel, data, empty, key, is_given)
+
+    return draw_start
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _draw_until_finite(
+    kernel: Kernel, data: KernelData, empty: Chains, key: Key, is_given: Array
+) -> Chains:
+    """Run the program for every chain, again for those where a term is impossible."""
+
+    def run_program(key: Key) -> Chains:
+        def draw_site(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, None]:
+            site, is_given = inputs
+            shape = (kernel.num_words, empty.log_terms.shape[-1])
+            words = jax.random.bits(jax.random.fold_in(key, site), shape, "uint32")
+            return draw(kernel, data, words, chains, site, is_given), None
+
+        return lax.scan(draw_site, empty, (jnp.arange(is_given.size), is_given))[0]
+
+    def is_needed(carry: tuple[Array, Chains]) -> Array:
+        attempt, chains = carry
+        return (attempt < MAX_TRIES) & ~jnp.all(jnp.isfinite(chains.log_terms))
+
+    def again(carry: tuple[Array, Chains]) -> tuple[Array, Chains]:
+        attempt, chains = carry
+        is_bad = ~jnp.all(jnp.isfinite(chains.log_terms), axis=0)
+        return attempt + 1, _replace(is_bad, run_program(jax.random.fold_in(key, attempt)), chains)
+
+    return lax.while_loop(is_needed, again, (jnp.int32(1), run_program(key)))[1]
+
+
+def repair(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:
     """Move choices, one after the other, in chains where a term is impossible.
 
     They walk, and are drawn from the prior, in turn. A move is made unless it makes more terms
@@ -76,22 +126,38 @@ def mend(program: Program, key: Key, chains: Chains, held: Container[str] = ()) 
     proposals = {site.name: walk_or_draw(site) for site in sites}
     kernel, data = build_kernel(program, plan_sites(program, proposals))
     is_held = np.array([site.name in held for site in sites])
-    entries = np.unique(np.asarray(data.entry_of)[~is_held[program.sites.site_of]])
+    entries = np.unique(np.asarray(data.traits.entry_of)[~is_held[program.sites.site_of]])
     num_sweeps = max(1, STEPS_PER_CALL // max(1, entries.size))
     steps = np.tile(entries.astype(np.int32), num_sweeps)
     sweep_of = np.repeat(np.arange(num_sweeps, dtype=np.int32), entries.size)
     least, patience, number = np.inf, 0, 0
     while (num_bad := _num_impossible(chains)).any() and steps.size:
         if num_bad.sum() < least:
-            least, patience = num_bad.sum(), -(-MOST_STEPS // steps.size)
+            least, patience = num_bad.sum(), -(-MAX_STEPS // steps.size)
         if not patience:
             break
-        ways = (sweep_of + number) % 2
+        variants = (sweep_of + number) % 2
         key_call = jax.random.fold_in(key, number)
-        mended = _move_in_turn(kernel, data, chains, key_call, jnp.asarray(steps), ways)
-        chains = _replace(num_bad > 0, mended, chains)
+        repaired = _move_in_turn(kernel, data, chains, key_call, jnp.asarray(steps), variants)
+        chains = _replace(num_bad > 0, repaired, chains)
         patience, number = patience - 1, number + 1
     return chains
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _move_in_turn(
+    kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array, variants: Array
+) -> Chains:
+    """Move entries, one after the other, in the variants given."""
+
+    def move_entry(chains: Chains, inputs: tuple[Array, Array, Array]) -> tuple[Chains, None]:
+        number, entry, variant = inputs
+        shape = (kernel.num_words, chains.log_terms.shape[-1])
+        words = jax.random.bits(jax.random.fold_in(key, number), shape, "uint32")
+        moved = move(kernel, data, words, chains, entry, variant, accept=accept_unless_worse)
+        return moved[0], None
+
+    return lax.scan(move_entry, chains, (jnp.arange(entries.size), entries, variants))[0]
 
 
 def _num_impossible(chains: Chains) -> np.ndarray:
@@ -99,45 +165,5 @@ def _num_impossible(chains: Chains) -> np.ndarray:
     return np.sum(~np.isfinite(chains.log_terms), axis=0)
 
 
-def _replace(is_bad: np.ndarray, new: Chains, old: Chains) -> Chains:
+def _replace(is_bad: Array | np.ndarray, new: Chains, old: Chains) -> Chains:
     return jax.tree.map(lambda new, old: jnp.where(is_bad, new, old), new, old)
-
-
-def _put_init(program: Program, chains: Chains) -> Chains:
-    """Put the sites that have starting values there; the others stay at their draws."""
-    position = program.position_layout.unpack(chains.position)
-    for name, value in program.init.items():
-        position[name] = jnp.broadcast_to(value, position[name].shape)
-    return program.chains_at(position)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _move_in_turn(
-    kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array, ways: Array
-) -> Chains:
-    """Move entries, one after the other, in the ways given."""
-
-    def move_entry(chains: Chains, inputs: tuple[Array, Array, Array]) -> tuple[Chains, None]:
-        number, entry, way = inputs
-        shape = (kernel.num_words, chains.log_terms.shape[-1])
-        words = jax.random.bits(jax.random.fold_in(key, number), shape, "uint32")
-        return move(kernel, data, words, chains, entry, way, is_mending=True)[0], None
-
-    return lax.scan(move_entry, chains, (jnp.arange(entries.size), entries, ways))[0]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _run_program(
-    kernel: Kernel, data: KernelData, empty: Chains, key: Key, first_components: Array
-) -> Chains:
-    """Draw every site from its prior, in program order."""
-    num_chains = empty.log_terms.shape[-1]
-
-    def draw_site(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, None]:
-        number, component = inputs
-        key_site = jax.random.fold_in(key, number)
-        words = jax.random.bits(key_site, (kernel.num_words, num_chains), "uint32")
-        return draw(kernel, data, words, chains, component), None
-
-    numbers = jnp.arange(first_components.size)
-    return lax.scan(draw_site, empty, (numbers, first_components))[0]

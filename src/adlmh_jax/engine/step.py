@@ -1,27 +1,73 @@
 """One step of a superchain: an entry of the schedule is moved in every chain.
 
 All chains of a superchain move the same entry (a component, or a block of them), so that only the
-branch of its site runs. A branch is a loop of zero or one turns: unlike a conditional, a loop
-updates the chains in place.
+branch of its site runs.
 """
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.moves.table import Counts, Kernel, KernelData, empty_counts
-from adlmh_jax.graph.layout import read_rows, write_rows
-from adlmh_jax.moves.metropolis import Before, Moved, bind, is_different, move_one
-from adlmh_jax.moves.groups import Group, GroupData
-from adlmh_jax.types import Array, Chains, StepInfo
+from adlmh_jax.engine.inplace import add_at, keep_inside, read_apart, run_branch
+from adlmh_jax.graph import read_rows, write_rows
+from adlmh_jax.moves import (
+    Accept,
+    Before,
+    Group,
+    GroupData,
+    Kernel,
+    KernelData,
+    Moved,
+    accept_by_ratio,
+    bind,
+    is_different,
+    move_one,
+)
+from adlmh_jax.types import Array, Chains
 
-FAN_OUT = 8  # groups are searched as a tree when there are more
-MOST_COPIED = 2**14  # bytes of chains that are quicker copied than read apart
+
+class StepInfo(NamedTuple):
+    """What a schedule learns from one step of a superchain.
+
+    Attributes
+    ----------
+    is_accepted
+        Whether each chain took its proposal, or any element's of a block, ``[C]``.
+    changed
+        Which outputs changed in the logged chains, ``[K, C]``.
+    """
+
+    is_accepted: Array
+    changed: Array
+
+
+class Counts(NamedTuple):
+    """What happened during an epoch, per component, over all chains.
+
+    Attributes
+    ----------
+    accepted, invalid
+        Accepted proposals, and proposals of density NaN or +inf, ``[N]``.
+    scaled
+        Accepted proposals among those that have a scale, ``[N]``.
+    taken
+        Accepted proposals of each of the two variants, where they are compared, ``[2, N]``.
+    """
+
+    accepted: Array
+    invalid: Array
+    scaled: Array
+    taken: Array
+
+
+def empty_counts(num_components: int) -> Counts:
+    """Return counts of nothing."""
+    zeros = jnp.zeros(num_components, jnp.int32)
+    return Counts(zeros, zeros, zeros, jnp.zeros((2, num_components)))
 
 
 def move(
@@ -30,11 +76,12 @@ def move(
     words: Array,
     chains: Chains,
     entry: Array | int,
-    way: Array | int = 0,
+    variant: Array | int = 0,
+    *,
     scales: Array | None = None,
     counts: Counts | None = None,
-    num_scouts: int = 0,
-    is_mending: bool = False,
+    num_logged: int = 0,
+    accept: Accept = accept_by_ratio,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Propose a new value of an entry in every chain, and accept or reject it.
 
@@ -48,88 +95,77 @@ def move(
         The chains.
     entry
         Number of the entry to move; -1 moves none.
-    way
-        Which of its ways to take, 0 or 1.
+    variant
+        Which of its variants to take, 0 or 1.
     scales
         Of the proposals of all components, ``[N]``; default 1.
     counts
         To add to; default none.
-    num_scouts
+    num_logged
         Of how many chains to report changed outputs.
-    is_mending
-        Accept all but what makes more terms impossible: to find a starting point.
+    accept
+        The rule of acceptance.
     """
     num_chains = words.shape[-1]
-    nobody = jnp.zeros(num_chains, bool)
-    changed = jnp.zeros((kernel.num_outputs, num_scouts), bool)
-    nothing = StepInfo(nobody, nobody, jnp.zeros(num_chains, chains.log_terms.dtype), changed)
+    changed = jnp.zeros((kernel.num_outputs, num_logged), bool)
+    nothing = StepInfo(jnp.zeros(num_chains, bool), changed)
     scales = jnp.ones(kernel.num_components) if scales is None else scales
     counts = empty_counts(kernel.num_components) if counts is None else counts
-    way = jnp.asarray(way)
+    variant = jnp.asarray(variant)
 
     def move_in(index: int, turn: Array, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
-        member = data.member_of[way, entry]
-        element = data.element_of[entry]
-        view = _GroupView(kernel.groups[index], data.groups[index], member, element)
-        return _move_group(view, _kept_inside(words, turn), carry, way, scales, is_mending)
+        chains, info, counts = carry
+        view = view_entry(kernel, data, index, entry, variant)
+        chains, moved, before = view.move(keep_inside(words, turn), chains, scales, accept)
+        counts = _count(view, counts, moved, variant)
+        return chains, view.observe(info, moved, before), counts
 
-    return dispatch(kernel, data, entry, way, move_in, (chains, nothing, counts))
+    group = _group_of(data, entry, variant)
+    return run_branch(group, len(kernel.groups), move_in, (chains, nothing, counts))
 
 
-def draw(kernel: Kernel, data: KernelData, words: Array, chains: Chains, entry: Array) -> Chains:
-    """Draw all elements of the site of ``entry`` from its proposal, and take them.
+def draw(
+    kernel: Kernel, data: KernelData, words: Array, chains: Chains, site: Array, is_given: Array
+) -> Chains:
+    """Draw all elements of a site from its prior, and take them, unless the site is given.
 
-    With prior proposals, doing so for all sites in program order runs the program.
+    Doing so for all sites in program order runs the program.
+
+    Parameters
+    ----------
+    kernel, data
+        From `build_start`.
+    words
+        Random 32-bit words, ``[W, C]``.
+    chains
+        The chains, at the values of the sites that are given.
+    site
+        Number of the site.
+    is_given
+        Whether it keeps the values that it has.
     """
 
     def draw_in(index: int, turn: Array, chains: Chains) -> Chains:
-        member = data.member_of[0, entry]
-        view = _GroupView(kernel.groups[index], data.groups[index], member, jnp.int32(0))
-        return _draw_group(view, _kept_inside(words, turn), chains)
+        view = view_entry(kernel, data, index, site, 0)
+        return view.draw(keep_inside(words, turn), chains, is_given)
 
-    return dispatch(kernel, data, entry, jnp.int32(0), draw_in, chains)
-
-
-def dispatch(
-    kernel: Kernel,
-    data: KernelData,
-    entry: Array | int,
-    way: Array,
-    run: Callable[[int, Array, Any], Any],
-    carry: Any,
-) -> Any:
-    """Apply ``run(index, turn, carry)`` for the group of ``entry``; for -1 do nothing.
-
-    ``turn`` is the number of the loop's turn, 0; but XLA does not know.
-    """
-    group = jnp.where(jnp.asarray(entry) < 0, -1, data.group_of[way, entry])
-
-    def search(low: int, high: int, turn: Array, carry: Any) -> Any:
-        """Find the group among low..high-1."""
-        if high - low == 1:
-            return run(low, turn, carry)
-        width = -(-(high - low) // FAN_OUT)
-        for start in range(low, high, width):
-            carry = run_if_here(start, min(start + width, high), carry)
-        return carry
-
-    def run_if_here(low: int, high: int, carry: Any) -> Any:
-        is_here = ((group >= low) & (group < high)).astype(jnp.int32)
-        return lax.fori_loop(0, is_here, functools.partial(search, low, high), carry)
-
-    return run_if_here(0, len(kernel.groups), carry)
+    return run_branch(_group_of(data, site, 0), len(kernel.groups), draw_in, chains)
 
 
-def _kept_inside(words: Array, turn: Array) -> Array:
-    """Return the words, such that what is made of them stays inside the loop.
-
-    A proposal that depends on the words alone does not change from turn to turn: XLA would compute
-    it before the loop, hence in every step the proposals of all groups.
-    """
-    return words ^ turn.astype(words.dtype)
+def _group_of(data: KernelData, entry: Array | int, variant: Array | int) -> Array:
+    """Return the index of the group that moves an entry; -1 for none."""
+    return jnp.where(jnp.asarray(entry) < 0, -1, data.group_of[variant, entry])
 
 
-class _GroupView:
+def view_entry(
+    kernel: Kernel, data: KernelData, group: int, entry: Array | int, variant: Array | int
+) -> "EntryView":
+    """Return where a group finds an entry that belongs to it."""
+    member, element = data.member_of[variant, entry], data.element_of[entry]
+    return EntryView(kernel.groups[group], data.groups[group], member, element)
+
+
+class EntryView:
     """One member of a group, and an element of it: where it reads and writes in the chains."""
 
     def __init__(self, group: Group, data: GroupData, member: Array, element: Array) -> None:
@@ -155,28 +191,21 @@ class _GroupView:
         self.output_at = _places(data.output_offsets[member], output_strides, index)
         self.start_at = _places(data.output_starts[member], output_strides, index)
 
+    @property
+    def moved_at(self) -> Array:
+        """Number of the first component that moves."""
+        return self.component + (0 if self.branch.variant.is_block else self.element)
+
     def read(self, chains: Chains) -> Before:
         """Return the sites that the branch reads and what it will touch, ``[..., C]``."""
         reads = zip(self.branch.reads, self.read_at, strict=True)
         terms = zip(self.group.term_shapes, self.term_at, strict=True)
         outputs = zip(self.group.output_shapes, self.output_at, strict=True)
         return Before(
-            tuple(_rows(chains.position[read.bank], at, read.shape) for read, at in reads),
+            tuple(_rows(chains.latent[read.bank], at, read.shape) for read, at in reads),
             tuple(_rows(chains.log_terms, at, shape) for shape, at in terms),
             tuple(_rows(chains.outputs[bank], at, shape) for (shape, bank), at in outputs),
         )
-
-    def read_apart(self, chains: Chains) -> Before:
-        """Do as `read`, into arrays of their own.
-
-        XLA would rather read old rows where it writes new ones, and then must copy whole banks, for
-        a bank is no longer what was read once a part of it is written. A loop of one turn is what
-        it does not see through.
-        """
-        shapes = jax.eval_shape(self.read, chains)
-        empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        one = jnp.minimum(self.member, 0) + 1
-        return lax.fori_loop(0, one, lambda _, rows: self.read(chains), empty)
 
     def write(
         self,
@@ -186,18 +215,59 @@ class _GroupView:
         outputs: Sequence[Array],
     ) -> Chains:
         """Return the chains with new values of the moved sites, terms and outputs."""
-        position, kept, terms = dict(chains.position), dict(chains.outputs), chains.log_terms
+        latent, kept, terms = dict(chains.latent), dict(chains.outputs), chains.log_terms
         moved = (0, *(redraw.read for redraw in self.branch.redraws))
         for index, value in zip(moved, values, strict=False):
             bank = self.branch.reads[index].bank
-            position[bank] = write_rows(position[bank], _flat(value), self.read_at[index])
+            latent[bank] = write_rows(latent[bank], _flat(value), self.read_at[index])
         for at, term in zip(self.term_at, log_terms, strict=True):
             terms = write_rows(terms, _flat(term), at)
         for (_, bank), at, output in zip(
             self.group.output_shapes, self.output_at, outputs, strict=True
         ):
             kept[bank] = write_rows(kept[bank], _flat(output), at)
-        return Chains(position, terms, kept)
+        return Chains(latent, terms, kept)
+
+    def move(
+        self, words: Array, chains: Chains, scales: Array, accept: Accept = accept_by_ratio
+    ) -> tuple[Chains, Moved, Before]:
+        """Move the entry in all chains."""
+        site = self.branch.site
+        before = read_apart(self.read, chains, jnp.minimum(self.member, 0))
+        scale = lax.dynamic_slice_in_dim(scales, self.component, site.num_components)
+        scale = scale.reshape(site.batch_shape)
+
+        def move_chain(words: Array, before: Before) -> Moved:
+            return move_one(self.branch, self.constants, scale, words, before, self.element, accept)
+
+        moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
+        return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
+
+    def observe(self, info: StepInfo, moved: Moved, before: Before) -> StepInfo:
+        """Return which chains moved, and which outputs changed in those that are logged."""
+        changed, num_logged = info.changed, info.changed.shape[-1]
+        for new, old, at in zip(moved.outputs, before.outputs, self.start_at, strict=True):
+            if num_logged:
+                differs = _flat(is_different(new, old))
+                changed = write_rows(changed, differs[:, :num_logged], at)
+        is_accepted = jnp.any(_flat(moved.is_accepted[None]), axis=0)
+        return StepInfo(is_accepted, changed)
+
+    def draw(self, words: Array, chains: Chains, is_given: Array) -> Chains:
+        """Draw the site, unless it is given, and score what it completes."""
+        branch = self.branch
+        scale = jnp.ones(branch.site.batch_shape)
+
+        def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list, list]:
+            known = bind(branch, self.constants, scale, words, reads)
+            drawn = branch.propose.run(known)[0].reshape(branch.site.shape)
+            value = jnp.where(is_given, reads[0], drawn)
+            known[branch.reads[0].number] = value
+            return value, branch.score.run(known), branch.outputs.run(known)
+
+        before = self.read(chains)
+        value, terms, outputs = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, before.reads)
+        return self.write(chains, [value], terms, outputs)
 
 
 def _places(
@@ -211,83 +281,21 @@ def _places(
     return places
 
 
-def _move_group(
-    view: _GroupView,
-    words: Array,
-    carry: tuple[Chains, StepInfo, Counts],
-    way: Array,
-    scales: Array,
-    is_mending: bool,
-) -> tuple[Chains, StepInfo, Counts]:
-    """Move an entry that belongs to the group."""
-    chains, info, counts = carry
-    site = view.branch.site
-    before = view.read_apart(chains) if _num_bytes(chains) > MOST_COPIED else view.read(chains)
-    scale = lax.dynamic_slice_in_dim(scales, view.component, site.num_components)
-    scale = scale.reshape(site.batch_shape)
-
-    def move_chain(words: Array, before: Before) -> Moved:
-        return move_one(view.branch, view.constants, scale, words, before, view.element, is_mending)
-
-    moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
-    chains = view.write(chains, moved.values, moved.log_terms, moved.outputs)
-    changed, num_scouts = info.changed, info.changed.shape[-1]
-    for new, old, at in zip(moved.outputs, before.outputs, view.start_at, strict=True):
-        if num_scouts:
-            differs = _flat(is_different(new, old))
-            changed = write_rows(changed, differs[:, :num_scouts], at)
-    at = view.component + (0 if view.branch.way.is_block else view.element)
-    counts = _count(view, counts, moved, at, way)
-    info = StepInfo(_any(moved.is_accepted), _any(moved.is_invalid), moved.log_ratio, changed)
-    return chains, info, counts
-
-
-def _count(view: _GroupView, counts: Counts, moved: Moved, at: Array, way: Array) -> Counts:
-    """Add what happened to the components from ``at`` on."""
-    accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
+def _count(view: EntryView, counts: Counts, moved: Moved, variant: Array) -> Counts:
+    """Add what happened to the components that moved."""
+    at, accepted = view.moved_at, jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
     scaled, taken = counts.scaled, counts.taken
     if view.branch.scale is not None:
-        scaled = _add(scaled, accepted, at)
-    if view.branch.way.is_compared:
-        new = lax.dynamic_slice(taken, (way, at), (1, accepted.size)) + accepted
-        taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (way, at))
+        scaled = add_at(scaled, accepted, at)
+    if view.branch.variant.is_compared:
+        new = lax.dynamic_slice(taken, (variant, at), (1, accepted.size)) + accepted
+        taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (variant, at))
     return Counts(
-        _add(counts.accepted, accepted, at),
-        _add(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
+        add_at(counts.accepted, accepted, at),
+        add_at(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
         scaled,
         taken,
     )
-
-
-def _add(array: Array, increments: Array, at: Array) -> Array:
-    """Add to a part of an array, in place."""
-    old = lax.dynamic_slice_in_dim(array, at, increments.size)
-    return lax.dynamic_update_slice_in_dim(array, old + increments.astype(array.dtype), at, 0)
-
-
-def _num_bytes(chains: Chains) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(chains))
-
-
-def _any(decisions: Array) -> Array:
-    """Whether any element of a chain's block decided so, ``[C]``."""
-    return jnp.any(_flat(decisions[None]), axis=0)
-
-
-def _draw_group(view: _GroupView, words: Array, chains: Chains) -> Chains:
-    """Draw the site of a group's member and score what it touches."""
-    branch = view.branch
-    scale = jnp.ones(branch.site.batch_shape)
-
-    def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list, list]:
-        known = bind(branch, view.constants, scale, words, reads)
-        value = branch.propose.run(known)[0].reshape(branch.site.shape)
-        known[branch.reads[0].number] = value
-        return value, branch.score.run(known), branch.outputs.run(known)
-
-    before = view.read(chains)
-    value, terms, outputs = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, before.reads)
-    return view.write(chains, [value], terms, outputs)
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:

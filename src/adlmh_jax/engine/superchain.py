@@ -12,13 +12,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from adlmh_jax.moves.table import Counts, Kernel, KernelData, empty_counts, select
-from adlmh_jax.moves.metropolis import uniform
-from adlmh_jax.schedules.base import Schedule
-from adlmh_jax.engine.step import move
-from adlmh_jax.statistics.streaming import Statistics, Tallies, update_statistics, update_tallies
-from adlmh_jax.proposals.tuning import Tuning, tune
-from adlmh_jax.types import Array, Chains, EpochLog, Key
+from adlmh_jax.engine.step import Counts, empty_counts, move
+from adlmh_jax.graph import Rows, take_rows
+from adlmh_jax.moves import Kernel, KernelData, to_uniform
+from adlmh_jax.proposals import Evidence, Tuning, init_tuning, tune
+from adlmh_jax.schedules import Schedule, select
+from adlmh_jax.statistics import (
+    Statistics,
+    Tallies,
+    init_statistics,
+    init_tallies,
+    update_statistics,
+    update_tallies,
+)
+from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key
 
 
 class SuperchainState(NamedTuple):
@@ -32,7 +39,7 @@ class SuperchainState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlan:
     """How steps make epochs, draws and rounds.
 
     Attributes
@@ -51,13 +58,17 @@ class Plan:
     epoch_steps: int
 
 
-def make_plan(thinning: int, epoch: int) -> Plan:
-    """Choose epochs of about ``epoch`` steps that fit draws of ``thinning`` steps."""
+def plan_rounds(thinning: int, epoch: int, has_one_draw: bool = False) -> RoundPlan:
+    """Choose epochs of about ``epoch`` steps that fit draws of ``thinning`` steps.
+
+    A round of one draw has epochs no longer than the draw.
+    """
+    epoch = min(epoch, thinning) if has_one_draw else epoch
     if thinning <= epoch:
         num_draws = max(1, epoch // thinning)
-        return Plan(thinning, 1, num_draws, num_draws * thinning)
+        return RoundPlan(thinning, 1, num_draws, num_draws * thinning)
     num_epochs = -(-thinning // epoch)
-    return Plan(thinning, num_epochs, 1, -(-thinning // num_epochs))
+    return RoundPlan(thinning, num_epochs, 1, -(-thinning // num_epochs))
 
 
 class Phase(NamedTuple):
@@ -67,12 +78,12 @@ class Phase(NamedTuple):
     ----------
     is_adapting
         Whether the schedule learns.
-    most_draws
+    max_draws
         How many draws the statistics take in; 0 during warm-up.
     """
 
     is_adapting: Array
-    most_draws: Array
+    max_draws: Array
 
 
 class Kept(NamedTuple):
@@ -81,53 +92,78 @@ class Kept(NamedTuple):
     The log density has no chains where it is not kept.
     """
 
-    outputs: dict[str, Array]
-    position: dict[str, Array]
+    outputs: Banks
+    latent: Banks
     log_density: Array
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Which rows of the banks to record, as ``(bank, offset, size)``, and whether the density."""
+    """Which rows of the banks to record, and whether the density."""
 
-    outputs: tuple[tuple[str, int, int], ...]
-    position: tuple[tuple[str, int, int], ...]
+    outputs: Rows = ()
+    latent: Rows = ()
     log_density: bool = True
 
     def record(self, chains: Chains) -> Kept:
         """Return the rows to keep."""
-        log_terms = chains.log_terms if self.log_density else chains.log_terms[:, :0]
+        log_terms = chains.log_terms if self.log_density else chains.log_terms[..., :0]
         return Kept(
-            _take(chains.outputs, self.outputs),
-            _take(chains.position, self.position),
-            jnp.sum(log_terms, axis=0),
+            _by_bank(chains.outputs, self.outputs),
+            _by_bank(chains.latent, self.latent),
+            jnp.sum(log_terms, axis=-2),
         )
 
 
-def _take(banks: dict[str, Array], places: tuple[tuple[str, int, int], ...]) -> dict[str, Array]:
+def _by_bank(banks: Banks, rows: Rows) -> Banks:
     parts: dict[str, list[Array]] = {}
-    for bank, offset, size in places:
-        parts.setdefault(bank, []).append(banks[bank][offset : offset + size])
-    return {bank: jnp.concatenate(rows) for bank, rows in parts.items()}
+    for (bank, _, _), part in zip(rows, take_rows(banks, rows), strict=True):
+        parts.setdefault(bank, []).append(part)
+    return {bank: jnp.concatenate(taken, axis=-2) for bank, taken in parts.items()}
 
 
 @dataclass(frozen=True)
-class Code:
-    """What is compiled once for a run: everything about it that is not an array."""
+class EngineSpec:
+    """Everything about a run that is not an array: what is compiled once.
+
+    Attributes
+    ----------
+    kernel, schedule
+        How entries are moved, and how they are selected.
+    plan
+        How steps make draws.
+    keep
+        What is recorded of a draw.
+    outputs
+        Where the scalar outputs are, in the order of the program.
+    """
 
     kernel: Kernel
     schedule: Schedule
-    plan: Plan
+    plan: RoundPlan
     keep: Keep
+    outputs: Rows
 
-    def num_scouts(self, num_chains: int) -> int:
+    def num_logged(self, num_chains: int) -> int:
         """Return how many chains the schedule learns from."""
         kernel = self.kernel
-        return self.schedule.num_scouts(kernel.num_entries, kernel.num_outputs, num_chains)
+        return self.schedule.num_logged(kernel.num_entries, kernel.num_outputs, num_chains)
+
+
+def init_superchain(spec: EngineSpec, data: KernelData, chains: Chains) -> SuperchainState:
+    """Return a superchain that stands at its chains and has learned nothing."""
+    kernel, num_chains = spec.kernel, chains.log_terms.shape[-1]
+    return SuperchainState(
+        chains=chains,
+        schedule=spec.schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
+        tuning=init_tuning(data.traits),
+        tallies=init_tallies(kernel.num_components),
+        statistics=init_statistics(kernel.num_outputs, num_chains),
+    )
 
 
 def run_epoch(
-    code: Code,
+    spec: EngineSpec,
     data: KernelData,
     phase: Phase,
     key: Key,
@@ -138,57 +174,87 @@ def run_epoch(
 
     Returns the new state, and what is kept of the epoch's draws.
     """
-    kernel, schedule, plan = code.kernel, code.schedule, code.plan
+    kernel, plan = spec.kernel, spec.plan
     num_chains = state.chains.log_terms.shape[-1]
-    num_scouts = code.num_scouts(num_chains)
-    words, entries, ways = _draw_steps(code, key, state, num_chains)
+    num_logged = spec.num_logged(num_chains)
+    words, entries, variants = _draw_steps(spec, key, state, num_chains)
     entries = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, entries, -1)
     scales = jnp.exp(state.tuning.log_scale)
 
     def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
-        chains, counts = carry
+        (chains, counts), (words, entry, variant) = carry, inputs
         chains, info, counts = move(
-            kernel, data, inputs[0], chains, inputs[1], inputs[2], scales, counts, num_scouts
+            kernel,
+            data,
+            words,
+            chains,
+            entry,
+            variant,
+            scales=scales,
+            counts=counts,
+            num_logged=num_logged,
         )
-        return (chains, counts), (info.is_accepted[:num_scouts], info.changed)
+        return (chains, counts), (info.is_accepted[:num_logged], info.changed)
 
     is_draw_end = num_steps <= plan.epoch_steps
-    most_draws = jnp.where(is_draw_end, phase.most_draws, 0)
+    max_draws = jnp.where(is_draw_end, phase.max_draws, 0)
 
     def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
-        (chains, counts), log = lax.scan(step, carry[:2], inputs)
-        statistics = update_statistics(carry[2], all_outputs(chains), most_draws)
-        return (chains, counts, statistics), (log, code.keep.record(chains))
+        chains, counts, statistics = carry
+        (chains, counts), log = lax.scan(step, (chains, counts), inputs)
+        statistics = update_statistics(statistics, all_outputs(spec, chains), max_draws)
+        return (chains, counts, statistics), (log, spec.keep.record(chains))
 
-    by_draw = _split((words, entries, ways), plan.num_draws)
+    by_draw = _split((words, entries, variants), plan.num_draws)
     start = (state.chains, empty_counts(kernel.num_components), state.statistics)
     (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
 
     def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
-        schedule_state, tuning = learned
-        if schedule.award is not None:
-            schedule_state = schedule.award(schedule_state, EpochLog(entries, *_join(log)))
-        if kernel.has_tuning:
-            tuning = tune(data, tuning, counts, entries, ways, num_chains)
-        return schedule_state, tuning
+        evidence = Evidence(
+            entries=entries,
+            variants=variants,
+            scaled=counts.scaled,
+            taken=counts.taken,
+            num_chains=num_chains,
+        )
+        return _learn(spec, data, learned, EpochLog(entries, *_join(log)), evidence)
 
     learned, tuning = lax.cond(
         phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
     )
     tallies = _tally(state.tallies, data, entries, counts, num_chains)
-    return SuperchainState(chains, learned, tuning, tallies, statistics), kept
+    new = SuperchainState(
+        chains=chains, schedule=learned, tuning=tuning, tallies=tallies, statistics=statistics
+    )
+    return new, kept
+
+
+def _learn(
+    spec: EngineSpec,
+    data: KernelData,
+    learned: tuple[Any, Tuning],
+    log: EpochLog,
+    evidence: Evidence,
+) -> tuple[Any, Tuning]:
+    """Let the schedule and the tuning of proposals learn from an epoch."""
+    schedule_state, tuning = learned
+    if spec.schedule.award is not None:
+        schedule_state = spec.schedule.award(schedule_state, log)
+    if spec.kernel.has_tuning:
+        tuning = tune(data.traits, tuning, evidence)
+    return schedule_state, tuning
 
 
 def _draw_steps(
-    code: Code, key: Key, state: SuperchainState, num_chains: int
+    spec: EngineSpec, key: Key, state: SuperchainState, num_chains: int
 ) -> tuple[Array, Array, Array]:
-    """Draw the random words, the entries and the ways of an epoch's steps, in bulk."""
-    num_steps, num_words = code.plan.epoch_steps, code.kernel.num_words
+    """Draw the random words, the entries and the variants of an epoch's steps, in bulk."""
+    num_steps, num_words = spec.plan.epoch_steps, spec.kernel.num_words
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
-    entries = select(bits[:num_steps], code.schedule.weights(state.schedule))
-    ways = uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
+    entries = select(bits[:num_steps], spec.schedule.weights(state.schedule))
+    variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)
-    return words, entries, ways.astype(jnp.int32)
+    return words, entries, variants.astype(jnp.int32)
 
 
 def _tally(
@@ -197,12 +263,13 @@ def _tally(
     """Count the steps of an epoch, per component."""
     made = jnp.where(entries < 0, 0, num_chains)
     by_entry = jax.ops.segment_sum(made, jnp.maximum(entries, 0), data.element_of.size)
-    return update_tallies(tallies, by_entry[data.entry_of], counts.accepted, counts.invalid)
+    return update_tallies(tallies, by_entry[data.traits.entry_of], counts.accepted, counts.invalid)
 
 
-def all_outputs(chains: Chains) -> Array:
-    """Return all scalar outputs as numbers, ``[K, C]``, bank by bank."""
-    return jnp.concatenate([jnp.asarray(bank, jnp.float32) for bank in chains.outputs.values()])
+def all_outputs(spec: EngineSpec, chains: Chains) -> Array:
+    """Return all scalar outputs as numbers, ``[K, C]``."""
+    parts = take_rows(chains.outputs, spec.outputs)
+    return jnp.concatenate([jnp.asarray(part, jnp.float32) for part in parts])
 
 
 def _split(tree: Any, num_parts: int) -> Any:
@@ -216,7 +283,7 @@ def _join(tree: Any) -> Any:
 
 
 def run_round(
-    code: Code,
+    spec: EngineSpec,
     data: KernelData,
     phase: Phase,
     key: Key,
@@ -228,12 +295,12 @@ def run_round(
     Random numbers are addressed by (superchain, epoch): they depend neither on how rounds are
     grouped into chunks nor on where they run.
     """
-    plan = code.plan
+    plan = spec.plan
 
     def epoch(state: SuperchainState, number: Array) -> tuple[SuperchainState, Kept]:
         key_epoch = jax.random.fold_in(key, index * plan.num_epochs + number)
         left = plan.thinning * plan.num_draws - number * plan.epoch_steps
-        return run_epoch(code, data, phase, key_epoch, state, left)
+        return run_epoch(spec, data, phase, key_epoch, state, left)
 
     if plan.num_epochs == 1:
         return epoch(state, jnp.int32(0))

@@ -261,7 +261,7 @@ def is_independent(alignments: Alignments, terms: Iterable[int]) -> bool:
     return all(ALL not in (alignments[number] or ()) for number in terms)
 
 
-def term_axes(alignments: Alignments, terms: Mapping[str, int]) -> dict[str, Axes]:
+def axes_of_terms(alignments: Alignments, terms: Mapping[str, int]) -> dict[str, Axes]:
     """Return for each touched term which of its axes carries which batch axis of the site."""
     return {name: axes for name, n in terms.items() if (axes := alignments[n]) is not None}
 
@@ -274,7 +274,7 @@ def reduce_to_elements(difference: Array, axes: Axes, batch_shape: Sequence[int]
     difference
         An array of the term's shape.
     axes
-        The term's `term_axes`, without `ALL`.
+        The term's `axes_of_terms`, without `ALL`.
     batch_shape
         The site's batch shape, which is the shape of the result.
     """
@@ -292,7 +292,7 @@ def spread_to_term(per_element: Array, axes: Axes, term_shape: Sequence[int]) ->
     per_element
         An array of the site's batch shape.
     axes
-        The term's `term_axes`, without `ALL`.
+        The term's `axes_of_terms`, without `ALL`.
     term_shape
         The term's shape, which is the shape of the result.
     """
@@ -321,7 +321,7 @@ def probe(
     site
         Name of the site.
     axes
-        Its `term_axes`: a term that is not among them must not move at all.
+        Its `axes_of_terms`: a term that is not among them must not move at all.
     elements
         Indices into the site's batch shape of the elements to move, one after the other.
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from adlmh_jax.types import Array
 
-MOST_COMPARED = 4096  # constants of more elements are not compared but taken to differ
+MAX_COMPARED = 4096  # constants of more elements are not compared but taken to differ
 
 
 def are_equal(first: Array | np.ndarray, second: Array | np.ndarray) -> bool:
     """Whether two arrays are the same, or small and equal bit for bit."""
     if first is second:
         return True
-    return first.size <= MOST_COMPARED and to_bytes(first) == to_bytes(second)
+    return first.size <= MAX_COMPARED and to_bytes(first) == to_bytes(second)
 
 
 def to_bytes(value: Array | np.ndarray) -> bytes:

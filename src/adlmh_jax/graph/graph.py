@@ -28,7 +28,7 @@ INLINED = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
-MOST_LITERAL = 16  # computed from literals alone and no larger than this, a constant is a literal
+MAX_LITERAL = 16  # computed from literals alone and no larger than this, a constant is a literal
 # Cheap to recompute and larger than their inputs: kept as nodes even when their value is known.
 EXPANDING = {"broadcast_in_dim", "iota"}
 
@@ -133,7 +133,7 @@ class Graph:
     def _fits_literal(self, number: int) -> bool:
         """Whether a value made of literals is one itself: small, and no random key."""
         aval = self.avals[number]
-        return aval.size <= MOST_LITERAL and not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
+        return aval.size <= MAX_LITERAL and not jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
     def inline(self, jaxpr: core.Jaxpr, consts: Sequence[int], args: Sequence[int]) -> list[int]:
         """Add the equations of ``jaxpr`` and return the numbers of its results."""

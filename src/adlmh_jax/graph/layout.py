@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from adlmh_jax.types import Array
+
+Rows = tuple[tuple[str, int, int], ...]  # (bank, offset, size)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,17 @@ class Layout:
             sizes[slot.bank] = max(sizes.get(slot.bank, 0), slot.offset + slot.size)
         return sizes
 
+    def rows(self, names: Iterable[str] | None = None) -> Rows:
+        """Return where some arrays live, in their order; neighbours are taken together."""
+        merged: list[tuple[str, int, int]] = []
+        for slot in map(self.__getitem__, self.names if names is None else names):
+            bank, offset, size = merged[-1] if merged else ("", 0, 0)
+            if bank == slot.bank and offset + size == slot.offset:
+                merged[-1] = (bank, offset, size + slot.size)
+            else:
+                merged.append((slot.bank, slot.offset, slot.size))
+        return tuple(merged)
+
     def pack(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Flatten arrays ``[C, *shape]`` into banks ``[rows, C]``."""
         parts: dict[str, list[Array]] = {bank: [] for bank in self.bank_sizes}
@@ -86,6 +99,11 @@ class Layout:
             value = jnp.swapaxes(rows, -1, -2)
             values[name] = value.reshape(*value.shape[:-1], *slot.shape)
         return values
+
+
+def take_rows(banks: Mapping[str, Array], rows: Rows) -> list[Array]:
+    """Return the rows ``[..., size, C]`` of banks ``[..., rows, C]``, in order."""
+    return [banks[bank][..., offset : offset + size, :] for bank, offset, size in rows]
 
 
 def make_layout(shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> Layout:

@@ -1,4 +1,4 @@
-"""Prior draws from plain random words.
+"""Random draws from plain random words.
 
 A draw written with `jax.random` spends most of its time hashing keys when it makes a handful of
 numbers. The sampler therefore makes random words in bulk and hands them to the draws: in the graph
@@ -12,14 +12,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 
 from adlmh_jax.graph.graph import Graph
-from adlmh_jax.model.sites import unmasked, unwrapped
-from adlmh_jax.types import Array, Key
+from adlmh_jax.types import Array
 
 # Beyond this many words a draw is large enough to hash for itself.
-MOST_BULK_WORDS = 16
+MAX_BULK_WORDS = 16
 KEY_WORDS = 2
 _DERIVING = {
     "random_split",
@@ -114,7 +112,7 @@ def noise_sources(
         else:
             for number in used:
                 add(number, "key")
-    if end - start <= MOST_BULK_WORDS or used_parts:
+    if end - start <= MAX_BULK_WORDS or used_parts:
         return sources
     aval = graph.avals[key]
     return {key: Noise("key", aval.shape, str(aval.dtype), start)}
@@ -122,19 +120,3 @@ def noise_sources(
 
 def _is_key(aval: Any) -> bool:
     return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
-
-
-def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:
-    """Draw from the prior of a site: its distribution without masks."""
-    fn = unmasked(fn)
-    inner = unwrapped(fn)
-    if isinstance(inner, (dist.CategoricalProbs, dist.CategoricalLogits)) and not sample_shape:
-        return _draw_category(inner.probs, key, fn.batch_shape + fn.event_shape)
-    return fn.sample(key, sample_shape) if sample_shape else fn.sample(key)
-
-
-def _draw_category(probs: Array, key: Key, shape: tuple[int, ...]) -> Array:
-    """Draw by the inverse of the distribution function: one uniform instead of one per category."""
-    upper = jnp.cumsum(probs, axis=-1)[..., :-1] / jnp.sum(probs, axis=-1, keepdims=True)
-    uniform = jax.random.uniform(key, shape, probs.dtype)
-    return jnp.sum(uniform[..., None] >= upper, axis=-1).astype(jnp.int32)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.graph.alignment import Alignments, carried_axes
+from adlmh_jax.graph.alignment import carried_axes
 from adlmh_jax.graph.graph import Graph, Node
 from adlmh_jax.types import Array
 
@@ -47,36 +47,6 @@ def add_input(graph: Graph, name: str, aval: Any) -> int:
     if name not in graph.inputs:
         graph.inputs[name] = graph.new_value(aval)
     return graph.inputs[name]
-
-
-def slice_at_element(
-    graph: Graph, wanted: Sequence[int], alignments: Alignments, indices: Sequence[int]
-) -> list[int]:
-    """Add what computes the entries of some values that belong to one element of a site.
-
-    Parameters
-    ----------
-    graph
-        The graph, to which nodes are added.
-    wanted
-        Numbers of the values.
-    alignments
-        What `align` found for the site.
-    indices
-        Numbers of the int32 scalars that say which element, one for each batch axis of the site.
-
-    Returns
-    -------
-    The number of each value's slice: of size one along the axes that are aligned with the site, and
-    whole along all others. The slice of the site's own value is the only thing through which the
-    slices of fully aligned values depend on the site, so it can be given in its place.
-    """
-    slicer = Slicer(graph, tuple(indices))
-    slices = []
-    for value in wanted:
-        axes = enumerate(alignments[value] or ())
-        slices.append(slicer.compute(value, {axis: batch for batch, axis in axes if axis >= 0}))
-    return slices
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,13 @@
 """The sampler inside other programs: as functions, as a NumPyro kernel, as a command."""
+
+from adlmh_jax.interop.functional import Algorithm, as_algorithm
+from adlmh_jax.interop.numpyro_kernel import LMH, AdLMH
+from adlmh_jax.interop.user_model import run_model
+
+__all__ = [
+    "AdLMH",
+    "Algorithm",
+    "LMH",
+    "as_algorithm",
+    "run_model",
+]

@@ -1,5 +1,6 @@
 """What `numpyro_kernel` stands on: a model bound to its arguments, and the state of its chains."""
 
+import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.interop.functional import Algorithm, as_algorithm, check_values, listed
-from adlmh_jax.model import Program, compile_model
-from adlmh_jax.model.sites import Outputs, run_model
-from adlmh_jax.engine.starting import MOST_TRIES, mend
-from adlmh_jax.engine.superchain import SuperchainState
-from adlmh_jax.statistics.tally import Tally
+from adlmh_jax.engine import MAX_TRIES, SuperchainState, repair
+from adlmh_jax.interop.functional import Algorithm, as_algorithm, check_values
+from adlmh_jax.model import Outputs, Program, compile_model, listed
+from adlmh_jax.proposals import foresee_functions
+from adlmh_jax.statistics import Tally
 from adlmh_jax.types import Array, Key, Model, Position
 
 START_FOLD = 0xFFFFFFFF  # no iteration has this number
@@ -140,10 +140,16 @@ def bind(
         outputs = _outputs_but(held)
     # Whoever calls may be tracing, for `pmap`, `vmap` or a loop: the model is compiled outside.
     with jax.core.eval_context():
-        program = compile_model(model, args, kwargs, outputs=outputs)
+        program = compile_model(
+            model,
+            args,
+            kwargs,
+            outputs=outputs,
+            proposals=functools.partial(foresee_functions, proposals=settings["proposals"]),
+        )
         _check_program(program, held)
         algorithm = as_algorithm(program, held=held & set(program.sites.names), **settings)
-    return Binding(args, kwargs, held, program, algorithm)
+    return Binding(args=args, kwargs=kwargs, held=held, program=program, algorithm=algorithm)
 
 
 def _outputs_but(held: frozenset[str]) -> Outputs:
@@ -165,10 +171,10 @@ def start(
         return position
     program = binding.program
     if held or not chosen:
-        chains = mend(program, key, jax.jit(program.chains_at)(position), held)
+        chains = repair(program, key, jax.jit(program.chains_at)(position), held)
         if held or np.all(np.isfinite(chains.log_terms)):
-            return program.position_layout.unpack(chains.position)
-        raise program.no_finite_start(chains, MOST_TRIES)
+            return program.latent_layout.unpack(chains.latent)
+        raise program.no_finite_start(chains, MAX_TRIES)
     bad = int(np.argmin(is_finite))
     one = {name: value[bad : bad + 1] for name, value in position.items()}
     terms, _ = program.evaluate({name: value[0] for name, value in one.items()})
@@ -205,8 +211,8 @@ def check_init_params(
     given = {name: value for name, value in init_params.items() if name != DETERMINISTIC}
     if set(given) - names:
         raise ValueError(
-            f"`init_params` names {listed(set(given) - names)}; the latent sites are "
-            f"{listed(names)}."
+            f"`init_params` names {listed(sorted(set(given) - names))}; the latent sites are "
+            f"{listed(sorted(names))}."
         )
     checked = check_values(binding.program, given, "init_params", chain_shape)
     return checked if chain_shape else {name: value[None] for name, value in checked.items()}
@@ -223,7 +229,7 @@ def _check_arguments(model: Model, args: tuple, kwargs: Mapping[str, Any]) -> No
     except TypeError as error:
         raise ValueError(
             f"The model takes {signature} but was run with {len(args)} positional arguments and "
-            f"the keywords {listed(kwargs) or 'none'}: {error}."
+            f"the keywords {listed(sorted(kwargs)) or 'none'}: {error}."
         ) from error
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
         raise ValueError(
@@ -239,10 +245,7 @@ def _check_program(program: Program, held: frozenset[str]) -> None:
         if traced.outputs[name] != traced.values[name]:
             raise ValueError(f"`outputs` calls `{name}` what is not the latent site of that name.")
     if held:
-        call = program.call
-        run = run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
-        infer = {name: message["infer"].get("enumerate") for name, message in run.latent.items()}
-        enumerated = [name for name, how in infer.items() if how == "parallel"]
+        enumerated = [site.name for site in program.sites.sites if site.is_enumerated]
         if enumerated:
             raise ValueError(
                 f"{listed(enumerated)} is marked for enumeration, which no block of a `Gibbs` "

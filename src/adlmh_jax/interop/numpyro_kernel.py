@@ -20,9 +20,8 @@ from adlmh_jax.interop.binding import (
     start,
     tied_to,
 )
-from adlmh_jax.model import Program
-from adlmh_jax.model.sites import Outputs
-from adlmh_jax.schedules.base import Schedule, ucb, uniform
+from adlmh_jax.model import Outputs, Program
+from adlmh_jax.schedules import Schedule, ucb, uniform
 from adlmh_jax.types import Array, Key, Model
 
 
@@ -120,16 +119,16 @@ class LMH(MCMCKernel):
 
         self._started, self._sample_fn = binding, self.sample
         state = AdLMHState(
-            per_chain(0),
-            binding.sample(superchain, is_single),
-            _unbatched(-jnp.sum(superchain.chains.log_terms, axis=0), is_single),
-            per_chain(0.0, float),
-            per_chain(0.0, float),
-            per_chain(binding.algorithm.num_steps),
-            per_chain(num_warmup),
-            superchain,
-            binding.algorithm.weights(superchain),
-            key,
+            i=per_chain(0),
+            z=binding.sample(superchain, is_single),
+            potential_energy=_unbatched(-jnp.sum(superchain.chains.log_terms, axis=0), is_single),
+            accept_prob=per_chain(0.0, float),
+            mean_accept_prob=per_chain(0.0, float),
+            num_steps=per_chain(binding.algorithm.num_steps),
+            num_warmup=per_chain(num_warmup),
+            superchain=superchain,
+            alpha=binding.algorithm.weights(superchain),
+            rng_key=key,
         )
         return tied_to(key, state)._replace(rng_key=rng_key)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adlmh_jax.results.result import Result
+from adlmh_jax.results import Result
 from adlmh_jax.sampling import sample
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

@@ -1,5 +1,30 @@
 """The model side: the only package that knows NumPyro models."""
 
+from adlmh_jax.model import predictive
+from adlmh_jax.model.call import Outputs
+from adlmh_jax.model.distributions import in_support, unconstraining
+from adlmh_jax.model.errors import ModelError, listed, nearest
 from adlmh_jax.model.program import Program, compile_model
+from adlmh_jax.model.sites import Site, SiteTable, element_names
+from adlmh_jax.model.touches import Touches, find_completed
+from adlmh_jax.model.tracing import Proposals, Propose, Traced
 
-__all__ = ["Program", "compile_model"]
+__all__ = [
+    "ModelError",
+    "Outputs",
+    "Program",
+    "Proposals",
+    "Propose",
+    "Site",
+    "SiteTable",
+    "Touches",
+    "Traced",
+    "compile_model",
+    "element_names",
+    "find_completed",
+    "in_support",
+    "listed",
+    "nearest",
+    "predictive",
+    "unconstraining",
+]

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 HEAD = ("site", "components", "batch", "event", "support", "touches terms", "touches outputs")
-MOST_ROWS = 24  # of more sites, only the first and the last are shown
+MAX_ROWS = 24  # of more sites, only the first and the last are shown
 LAST_ROWS = 4
-MOST_NAMES = 4  # in a cell
-MOST_CHARACTERS = 36  # in a cell
+MAX_NAMES = 4  # in a cell
+MAX_CHARACTERS = 36  # in a cell
 
 
 def describe(program: Any) -> str:
     """Return the sites with their shapes and supports, and what each touches."""
     sites = program.sites.sites
-    num_hidden = len(sites) - MOST_ROWS if len(sites) > MOST_ROWS else 0
-    num_first = MOST_ROWS - LAST_ROWS if num_hidden else len(sites)
+    num_hidden = len(sites) - MAX_ROWS if len(sites) > MAX_ROWS else 0
+    num_first = MAX_ROWS - LAST_ROWS if num_hidden else len(sites)
     shown = sites[:num_first] + sites[num_first + num_hidden :]
     cells = [HEAD, *(_row(program, site) for site in shown)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
@@ -59,8 +59,8 @@ def _shape(shape: tuple[int, ...]) -> str:
 def _names(names: Sequence[str]) -> str:
     """Return the first few names, and how many there are if not all are shown."""
     shown: list[str] = []
-    for name in names[:MOST_NAMES]:
-        if shown and len(", ".join([*shown, name])) > MOST_CHARACTERS:
+    for name in names[:MAX_NAMES]:
+        if shown and len(", ".join([*shown, name])) > MAX_CHARACTERS:
             break
         shown.append(_cut(name))
     rest = f", … ({len(names)} in all)" if len(shown) < len(names) else ""
@@ -68,7 +68,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

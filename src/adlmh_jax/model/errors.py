@@ -12,7 +12,7 @@ import jaxlib
 import numpy as np
 import numpyro
 
-MOST_CHARACTERS = 80  # of a value or a line of code in a message
+MAX_CHARACTERS = 80  # of a value or a line of code in a message
 
 # What Python code did with an array that is not known yet, and what to write instead.
 _WANTS_VALUE: tuple[tuple[type[Exception], str, str], ...] = (
@@ -66,7 +66,7 @@ def _shown(value: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
 def user_line(error: BaseException) -> str:
@@ -78,9 +78,10 @@ def user_line(error: BaseException) -> str:
     return f"{place}: {_shortened(code)}" if code else place
 
 
+_PACKAGE = os.path.dirname(__file__)
 _LIBRARIES = tuple(
     os.path.dirname(os.path.abspath(str(file))) + os.sep
-    for file in (jax.__file__, jaxlib.__file__, np.__file__, numpyro.__file__, __file__)
+    for file in (jax.__file__, jaxlib.__file__, np.__file__, numpyro.__file__, _PACKAGE)
 )
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from adlmh_jax.model import errors
-from adlmh_jax.model.sites import ModelRun
+from adlmh_jax.model.call import ModelRun
 from adlmh_jax.types import Array
 
 

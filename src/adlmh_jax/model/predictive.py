@@ -3,16 +3,17 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro import handlers
 
+from adlmh_jax.model.call import ModelRun
+from adlmh_jax.model.distributions import is_factor
 from adlmh_jax.model.program import Program
-from adlmh_jax.model.sites import ModelRun, run_model, unwrapped
 from adlmh_jax.types import Array, Key, Position
 
 BATCH_VALUES = 1 << 22  # computed at once: bounds the memory of predictions
@@ -20,8 +21,7 @@ BATCH_VALUES = 1 << 22  # computed at once: bounds the memory of predictions
 
 def run_once(program: Program) -> ModelRun:
     """Run the model on prior draws, for what does not depend on them."""
-    call = program.call
-    return run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
+    return program.call.run({}, jax.random.key(0))
 
 
 class Plates(NamedTuple):
@@ -75,7 +75,7 @@ def observed_values(run: ModelRun) -> dict[str, np.ndarray]:
 
 
 def _is_data(message: Mapping[str, Any]) -> bool:
-    return not isinstance(unwrapped(message["fn"]), dist.Unit)
+    return not is_factor(message["fn"])
 
 
 def constant_arrays(program: Program, observed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -111,10 +111,9 @@ def _is_numeric(value: np.ndarray | Array) -> bool:
 
 def log_likelihood(program: Program, position: Position) -> dict[str, np.ndarray]:
     """Return the log-probabilities of the data at positions ``[draw, ...]``, without scales."""
-    call = program.call
 
     def one(values: Position) -> dict[str, Array]:
-        run = run_model(call.model, call.args, call.kwargs, values, jax.random.key(0))
+        run = program.call.run(values, jax.random.key(0))
         return {
             name: message["fn"].log_prob(jnp.asarray(message["value"]))
             for name, message in run.scored.items()
@@ -150,8 +149,8 @@ def prior_predictive(
 
 def _run_without_data(program: Program, key: Key, position: Position) -> ModelRun:
     """Run the model with its observed sites drawn."""
-    call = program.call
-    return run_model(handlers.uncondition(call.model), call.args, call.kwargs, position, key)
+    call = replace(program.call, model=handlers.uncondition(program.call.model))
+    return call.run(position, key)
 
 
 def _new_data(run: ModelRun) -> dict[str, Array]:

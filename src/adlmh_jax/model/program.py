@@ -1,8 +1,8 @@
 """`compile_model`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,34 +11,30 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 
-from adlmh_jax.graph.layout import Layout, make_layout
-from adlmh_jax.model import errors
-from adlmh_jax.graph.alignment import (
+from adlmh_jax.graph import (
     Alignments,
+    Cutter,
+    Layout,
     align,
+    axes_of_terms,
     find_users,
     is_independent,
+    make_layout,
     probe,
-    term_axes,
 )
-from adlmh_jax.moves.branch import Way, cut_branch
+from adlmh_jax.model import errors
+from adlmh_jax.model.call import ModelCall, Outputs
 from adlmh_jax.model.describe import describe
-from adlmh_jax.moves.elements import Element, view_element
-from adlmh_jax.graph.fragments import Cutter
-from adlmh_jax.moves.groups import Group, GroupData
-from adlmh_jax.moves.groups import make_groups as group_cuts
 from adlmh_jax.model.outputs import check_outputs
 from adlmh_jax.model.sites import (
-    Outputs,
     SiteTable,
+    describe_term,
     element_names,
     find_sites,
-    run_model,
     starting_value,
-    term_in_words,
 )
-from adlmh_jax.model.touches import Touches, find_completed, find_touches
-from adlmh_jax.model.tracing import ModelCall, Propose, Traced, trace_program
+from adlmh_jax.model.touches import Touches, find_touches
+from adlmh_jax.model.tracing import Proposals, Traced, trace_program
 from adlmh_jax.types import Array, Chains, Key, Model, Position
 
 
@@ -58,6 +54,8 @@ class Program:
         What moving each site can change.
     init
         Starting values of some sites.
+    proposals
+        The proposals that were traced with it.
     """
 
     call: ModelCall
@@ -65,13 +63,14 @@ class Program:
     traced: Traced
     touches: dict[str, Touches]
     init: dict[str, Array] = field(default_factory=dict)
+    proposals: Proposals = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return a readable table of the program."""
         return describe(self)
 
     @cached_property
-    def position_layout(self) -> Layout:
+    def latent_layout(self) -> Layout:
         """Where the latent values live."""
         return make_layout({site.name: (site.shape, site.dtype) for site in self.sites.sites})
 
@@ -116,20 +115,30 @@ class Program:
         -------
         The log-probabilities of each scored site and the outputs, by name.
         """
-        wanted = [*self.traced.terms.values(), *self.traced.outputs.values()]
-        cutter = Cutter(self.traced.graph, dict.fromkeys(self.traced.values.values(), "value"))
+        traced = self.traced
+        results = self._compute([*traced.terms.values(), *traced.outputs.values()], position)
+        num_terms = len(traced.terms)
+        return (
+            dict(zip(traced.terms, results[:num_terms], strict=True)),
+            dict(zip(traced.outputs, results[num_terms:], strict=True)),
+        )
+
+    def in_supports(self, position: Position) -> dict[str, Array]:
+        """Return whether all elements of each latent site lie in their supports."""
+        results = self._compute(list(self.traced.supports.values()), position)
+        return dict(zip(self.traced.supports, map(jnp.all, results), strict=True))
+
+    def _compute(self, wanted: list[int], position: Position) -> list[Array]:
+        """Compute some values of the graph at a position."""
+        graph = self.traced.graph
+        cutter = Cutter(graph, dict.fromkeys(self.traced.values.values(), "value"))
         fragment = cutter.cut(wanted)
-        known = {n: self.traced.graph.constants[value] for n, value in cutter.constants.items()}
+        known = {n: graph.constants[value] for n, value in cutter.constants.items()}
         site_of = {value: name for name, value in self.traced.values.items()}
         for number, value in cutter.inputs.items():
             name = site_of[value]
             known[number] = jnp.asarray(position[name], self.sites[name].dtype)
-        results = fragment.run(known)
-        num_terms = len(self.traced.terms)
-        return (
-            dict(zip(self.traced.terms, results[:num_terms], strict=True)),
-            dict(zip(self.traced.outputs, results[num_terms:], strict=True)),
-        )
+        return fragment.run(known)
 
     def log_density(self, position: Position) -> Array:
         """Return the log of the joint density at a position (NumPyro's ``log_density``)."""
@@ -138,7 +147,7 @@ class Program:
 
     def draw_prior(self, key: Key) -> Position:
         """Draw all latent sites from the prior, by running the model."""
-        run = run_model(self.call.model, self.call.args, self.call.kwargs, {}, key)
+        run = self.call.run({}, key)
         return {s.name: jnp.asarray(run.latent[s.name]["value"], s.dtype) for s in self.sites.sites}
 
     def chains_at(self, position: Position) -> Chains:
@@ -148,27 +157,20 @@ class Program:
         if len(log_terms) != 1:
             raise TypeError(f"Terms have several dtypes: {sorted(log_terms)}.")
         return Chains(
-            self.position_layout.pack(position),
+            self.latent_layout.pack(position),
             next(iter(log_terms.values())),
             self.output_layout.pack(outputs),
         )
 
-    def empty_chains(self, num_chains: int) -> Chains:
-        """Return chains at their starting values, zero where they have none.
+    def empty_chains(self, num_chains: int, given: Position | None = None) -> Chains:
+        """Return chains at the given values ``[C, ...]``, zero where there are none.
 
         Terms and outputs that depend on no site are there already.
         """
+        zeros = {s.name: jnp.zeros((num_chains, *s.shape), s.dtype) for s in self.sites.sites}
         terms = self._known(self.traced.terms, self.term_layout, num_chains)
         return Chains(
-            self.position_layout.pack(
-                {
-                    site.name: jnp.broadcast_to(
-                        self.init.get(site.name, jnp.zeros(site.shape, site.dtype)),
-                        (num_chains, *site.shape),
-                    )
-                    for site in self.sites.sites
-                }
-            ),
+            self.latent_layout.pack({**zeros, **(given or {})}),
             next(iter(terms.values())),
             self._known(self.traced.outputs, self.output_layout, num_chains),
         )
@@ -190,14 +192,12 @@ class Program:
         one = jax.tree.map(lambda leaf: leaf[:, bad_chain : bad_chain + 1], chains)
         bank = self.term_layout.slots[0].bank
         terms = {n: t[0] for n, t in self.term_layout.unpack({bank: one.log_terms}).items()}
-        values = {n: v[0] for n, v in self.position_layout.unpack(one.position).items()}
-        run = run_model(
-            self.call.model, self.call.args, self.call.kwargs, values, jax.random.key(0)
-        )
+        values = {n: v[0] for n, v in self.latent_layout.unpack(one.latent).items()}
+        run = self.call.run(values, jax.random.key(0))
         bad = {n: np.asarray(t) for n, t in terms.items() if not np.all(np.isfinite(t))}
-        words = dict(term_in_words(run.scored[name], term) for name, term in bad.items())
+        wrong = dict(describe_term(run.scored[name], term) for name, term in bad.items())
         reached = [s for s in self.sites.names if set(self.touches[s].terms) & set(bad)]
-        return errors.no_finite_start(words, {n: values[n] for n in reached}, num_tries)
+        return errors.no_finite_start(wrong, {n: values[n] for n in reached}, num_tries)
 
     @cached_property
     def _alignments(self) -> dict[str, Alignments]:
@@ -227,7 +227,7 @@ class Program:
         for site in self.sites.sites:
             if self.is_block(site.name):
                 axes = dict(
-                    zip(self.touches[site.name].terms, self._term_axes(site.name), strict=True)
+                    zip(self.touches[site.name].terms, self.term_axes(site.name), strict=True)
                 )
                 ends = [(0,) * len(site.batch_shape), tuple(n - 1 for n in site.batch_shape)]
                 term = probe(
@@ -243,45 +243,17 @@ class Program:
             bool(self.sites[name].candidates) and not is_dynamic and not self.touches[name].redraws
         )
 
-    def make_groups(
-        self,
-        ways: Mapping[str, tuple[Way, ...]],
-        proposals: Mapping[tuple[str, int], Propose] | None = None,
-        is_start: bool = False,
-    ) -> tuple[list[Group], list[GroupData], dict[tuple[str, int], tuple[int, int]]]:
-        """Return the branches of a step, their arrays, and where each way of a site is found.
+    def with_proposals(self, proposals: Proposals) -> "Program":
+        """Return the program with these proposals traced; it is itself if it has them all."""
+        if proposals.items() <= self.proposals.items():
+            return self
+        traced = trace_program(self.call, self.sites, proposals)
+        return replace(self, traced=traced, proposals=proposals)
 
-        The branches of a start score what is complete when the sites are drawn in program order.
-        """
-        traced = self.traced
-        if proposals:
-            traced = trace_program(self.call, self.sites, proposals)
-        touches = find_completed(traced, self.sites) if is_start else self.touches
-        layouts = (self.position_layout, self.term_layout)
-        keys, cuts = [], []
-        for name, site_ways in ways.items():
-            for number, way in enumerate(site_ways):
-                axes = self._term_axes(name) if way.is_block else ()
-                element = None if is_start else self._element(traced, name, way)
-                keys.append((name, number))
-                cuts.append(
-                    cut_branch(traced, self.sites, layouts, touches[name], name, way, axes, element)
-                )
-        groups, data, places = group_cuts(cuts, self.sites, *layouts, self.output_layout)
-        return groups, data, dict(zip(keys, places, strict=True))
-
-    def _element(self, traced: Traced, name: str, way: Way) -> Element | None:
-        """Return the site seen from one element, where a move of one needs no others."""
-        site, touches = self.sites[name], self.touches[name]
-        if way.is_block or site.num_components == 1 or touches.redraws:
-            return None
-        alignments = align(traced.graph, traced.values[name], site.batch_shape)
-        return view_element(traced, site, touches, alignments, way.proposal)
-
-    def _term_axes(self, name: str) -> tuple[tuple[int, ...], ...]:
+    def term_axes(self, name: str) -> tuple[tuple[int, ...], ...]:
         """Return which axes of each touched term carry the site's batch axes."""
         terms = {term: self.traced.terms[term] for term in self.touches[name].terms}
-        axes = term_axes(self._alignments[name], terms)
+        axes = axes_of_terms(self._alignments[name], terms)
         return tuple(axes[term] for term in terms)
 
 
@@ -292,6 +264,7 @@ def compile_model(
     *,
     outputs: Outputs = None,
     init: Mapping[str, Any] | None = None,
+    proposals: Callable[[SiteTable], Proposals] | None = None,
 ) -> Program:
     """Trace a NumPyro model into flat site arrays and find what each site touches.
 
@@ -307,6 +280,9 @@ def compile_model(
     init
         Starting values by site name, for all chains; needed for sites without a prior to draw from
         (ImproperUniform). Other sites start at prior draws.
+    proposals
+        Which proposals, by site and number, to trace with the model, given its sites: what a run
+        needs is then traced at once. Those of a program without them are traced when they are used.
 
     Returns
     -------
@@ -328,10 +304,18 @@ def compile_model(
     start_there = functools.partial(starting_value, start)
     fixed = handlers.substitute(model, substitute_fn=start_there) if start else model
     call = ModelCall(fixed, model_args, dict(model_kwargs or {}), outputs)
-    sites = find_sites(fixed, call.args, call.kwargs, start)
+    sites = find_sites(call, start)
     for name in start:
         if name not in sites.names:
             raise errors.unknown_init(name, sites.names)
     start = {name: value.astype(sites[name].dtype) for name, value in start.items()}
-    traced = trace_program(call, sites)
-    return Program(call, sites, traced, find_touches(traced, sites), start)
+    wanted = proposals(sites) if proposals else {}
+    traced = trace_program(call, sites, wanted)
+    return Program(
+        call=call,
+        sites=sites,
+        traced=traced,
+        touches=find_touches(traced, sites),
+        init=start,
+        proposals=wanted,
+    )

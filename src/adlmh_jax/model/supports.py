@@ -52,7 +52,7 @@ class Support:
         return f"{self.kind} {self.bounds}" if self.bounds else self.kind
 
 
-def support_in_words(constraint: Any) -> Support:
+def describe_support(constraint: Any) -> Support:
     """Describe a NumPyro constraint."""
     while isinstance(constraint, constraints.independent):
         constraint = constraint.base_constraint

@@ -7,33 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from adlmh_jax.graph import Graph, key_struct, trace_graph
 from adlmh_jax.model import errors
-from adlmh_jax.graph.randomness import draw, key_struct
-from adlmh_jax.graph.graph import Graph, trace_graph
+from adlmh_jax.model.call import ModelCall
+from adlmh_jax.model.distributions import draw, in_support, log_terms, unmasked
 from adlmh_jax.model.outputs import select_outputs
-from adlmh_jax.model.sites import (
-    Outputs,
-    SiteTable,
-    in_support,
-    log_terms,
-    run_model,
-    unmasked,
-)
-from adlmh_jax.types import Array, Key, Model
+from adlmh_jax.model.sites import SiteTable
+from adlmh_jax.types import Array, Key
 
 # (key, value, distribution, values, scale) -> (new value, log q ratio). A ratio of None says that
 # the value was drawn from the prior; its ratio is then known from the terms.
 Propose = Callable[[Key, Array, Any, Mapping[str, Array], Array], tuple[Array, Array | None]]
-
-
-@dataclass(frozen=True)
-class ModelCall:
-    """A model, what to call it with, and what is asked of it."""
-
-    model: Model
-    args: tuple
-    kwargs: Mapping[str, Any]
-    outputs: Outputs
 
 
 @dataclass(frozen=True)
@@ -120,7 +104,7 @@ def _compute(
 ) -> dict[str, dict[Any, Array]]:
     """Return everything that a step may need, as a function of the latent values."""
     position = {name: inputs[f"value {name}"] for name in sites.names}
-    run = run_model(call.model, call.args, call.kwargs, position, jax.random.key(0))
+    run = call.run(position, jax.random.key(0))
     latent = run.latent
     _check_structure(sites, run.structure)
     # Terms of the same kind next to each other: those of a loop's states, those of its data.
@@ -175,7 +159,7 @@ def _check_structure(sites: SiteTable, structure: Mapping[str, tuple[int, ...]])
 def _explain(error: Exception, call: ModelCall, sites: SiteTable) -> Exception:
     """Say why a model that ran with prior draws cannot be traced."""
     try:
-        again = run_model(call.model, call.args, call.kwargs, {}, jax.random.key(0))
+        again = call.run({}, jax.random.key(0))
         _check_structure(sites, again.structure)
     except errors.ModelError as changed:
         return changed
@@ -197,8 +181,7 @@ def _culprits(
     """
 
     def run_some(values: Mapping[str, Array]) -> Mapping[str, Array]:
-        key = jax.random.key(0)
-        run = run_model(call.model, call.args, call.kwargs, {**position, **values}, key)
+        run = call.run({**position, **values}, jax.random.key(0))
         select_outputs(call.outputs, run)
         return values
 

@@ -4,39 +4,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from adlmh_jax.graph.layout import Layout
-from adlmh_jax.graph.randomness import KEY_WORDS, Noise, noise_sources
+from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_sources
+from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.elements import Element
-from adlmh_jax.graph.fragments import Cutter, Fragment
-from adlmh_jax.moves.rolling import RolledReads, Roller, cut_terms
-from adlmh_jax.model.sites import Site, SiteTable
-from adlmh_jax.model.touches import Touches
-from adlmh_jax.model.tracing import Traced
+from adlmh_jax.moves.rolling import RolledReads, RunFinder, cut_terms
+from adlmh_jax.proposals import PRIOR, Variant
 
 ACCEPT_WORD = 0  # the first random word of a step decides on acceptance
-PRIOR = -1  # number of the proposal that draws from the prior
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to move a site.
-
-    Attributes
-    ----------
-    proposal
-        Number of the site's traced proposal; `PRIOR` for a prior draw.
-    candidates
-        For a Gibbs step: all values of the site's support. Empty for Metropolis-Hastings.
-    is_block
-        Whether all elements move at once, each accepted or rejected on its own.
-    is_compared
-        Whether the acceptance of this way is compared with that of another.
-    """
-
-    proposal: int = PRIOR
-    candidates: tuple[int, ...] = ()
-    is_block: bool = False
-    is_compared: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +81,7 @@ class Branch:
         The moved site.
     propose
         Its proposed value, and the log q ratio unless it is a prior draw.
-    way
+    variant
         How it moves.
     score, outputs
         The touched terms and the touched outputs.
@@ -134,7 +108,7 @@ class Branch:
     """
 
     site: Site
-    way: Way
+    variant: Variant
     propose: Fragment
     score: Fragment
     outputs: Fragment
@@ -185,11 +159,11 @@ def cut_branch(
     layouts: tuple[Layout, Layout],
     touches: Touches,
     name: str,
-    way: Way,
+    variant: Variant,
     term_axes: tuple[tuple[int, ...], ...] = (),
     element: Element | None = None,
 ) -> Cut:
-    """Cut out what a step needs that moves the site ``name`` in the given way.
+    """Cut out what a step needs that moves the site ``name`` in the given variant.
 
     Parameters
     ----------
@@ -197,7 +171,7 @@ def cut_branch(
         The model, and what the site touches.
     layouts
         Where sites and terms live.
-    name, way
+    name, variant
         The site, and how it moves.
     term_axes
         For a block: which axes of each term carry the site's batch axes.
@@ -205,22 +179,25 @@ def cut_branch(
         The site seen from one element, if it can be.
     """
     traced = element.traced if element else traced
-    parts = element.noise if element else frozenset()
     graph = traced.graph
-    wanted = _proposal(traced, name, way)
-    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
-    for other in touches.redraws:
-        start = _end(noise)
-        noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
+    wanted = _proposal(traced, name, variant)
+    noise = _noise(traced, touches, name, wanted, element.noise if element else frozenset())
     given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
     if element:
         given |= dict.fromkeys([*element.reads, *element.indices], "part")
     cutter = Cutter(graph, given | noise | {traced.scales[name]: "scale"})
     cutter.number(traced.values[name])
     propose = cutter.cut(wanted)
-    may_roll = not (way.is_block or touches.redraws or element)
-    roller = Roller(graph, traced.values, traced.terms, *layouts, name)
-    score, terms, rolled = cut_terms(roller, touches.terms, cutter, may_roll)
+    may_roll = not (variant.is_block or touches.redraws or element)
+    finder = RunFinder(
+        graph=graph,
+        values=traced.values,
+        terms=traced.terms,
+        latent_layout=layouts[0],
+        term_layout=layouts[1],
+        moved=name,
+    )
+    score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll)
     outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
     # A flat prior that NumPyro does not validate has a term that the site does not touch.
     is_plain = name in touches.terms and traced.priors[name] == traced.terms[name]
@@ -232,27 +209,46 @@ def cut_branch(
     reads, read_names = _reads(traced, sites, cutter, rolled, element)
     key_start = _end(noise)
     branch = Branch(
-        element.site if element else sites[name],
-        way,
-        propose,
-        score,
-        outputs,
-        prior,
-        tuple(
+        site=element.site if element else sites[name],
+        variant=variant,
+        propose=propose,
+        score=score,
+        outputs=outputs,
+        prior=prior,
+        redraws=tuple(
             Redraw(read_names.index(other), *cuts)
             for other, cuts in zip(touches.redraws, redraw_cuts, strict=True)
         ),
-        reads,
-        tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
-        next((n for n, value in cutter.inputs.items() if value == traced.scales[name]), None),
-        key_start,
-        key_start + (KEY_WORDS if way.is_block or way.candidates else 0),
-        [first for first, _ in terms].index(name) if is_plain else 0,
-        term_axes,
-        _at(element, cutter) if element else None,
+        reads=reads,
+        noise=tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
+        scale=next((n for n, v in cutter.inputs.items() if v == traced.scales[name]), None),
+        key_start=key_start,
+        num_words=key_start + (KEY_WORDS if variant.is_block or variant.candidates else 0),
+        own_term=[first for first, _ in terms].index(name) if is_plain else 0,
+        term_axes=term_axes,
+        at=_at(element, cutter) if element else None,
     )
-    kept = tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs)
-    return Cut(branch, read_names, terms, kept, *_constants(cutter, rolled))
+    constants, literals = _constants(cutter, rolled)
+    return Cut(
+        branch=branch,
+        read_names=read_names,
+        terms=terms,
+        outputs=tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs),
+        constants=constants,
+        literals=literals,
+    )
+
+
+def _noise(
+    traced: Traced, touches: Touches, name: str, wanted: list[int], parts: frozenset[int]
+) -> dict[int, Noise]:
+    """Return the random inputs of a proposal, and of the draws of what is redrawn with it."""
+    graph = traced.graph
+    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
+    for other in touches.redraws:
+        start = _end(noise)
+        noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
+    return noise
 
 
 def _constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
@@ -306,20 +302,20 @@ def _end(noise: dict[int, Noise]) -> int:
     return ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
 
 
-def _proposal(traced: Traced, name: str, way: Way) -> list[int]:
+def _proposal(traced: Traced, name: str, variant: Variant) -> list[int]:
     """Return the numbers of the proposed value and of its log q ratio, if it has one."""
-    if way.candidates:
+    if variant.candidates:
         return []
-    if way.proposal == PRIOR:
+    if variant.proposal == PRIOR:
         return [traced.draws[name]]
-    key = (name, way.proposal)
+    key = (name, variant.proposal)
     return [traced.proposed[key]] + [table[key] for table in [traced.log_q_ratios] if key in table]
 
 
 def _signature(branch: Branch, constants: dict) -> Hashable:
     site = branch.site
     return (
-        (site.batch_shape, site.event_shape, site.dtype, site.is_discrete, branch.way),
+        (site.batch_shape, site.event_shape, site.dtype, site.is_discrete, branch.variant),
         branch.propose.signature(),
         branch.score.signature(),
         branch.outputs.signature(),

@@ -14,12 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph.alignment import ALL, Alignments
-from adlmh_jax.graph.graph import Graph
-from adlmh_jax.model.sites import Site
-from adlmh_jax.graph.slicing import Demand, Slicer, add_input
-from adlmh_jax.model.touches import Touches
-from adlmh_jax.model.tracing import Traced
+from adlmh_jax.graph import ALL, Alignments, Demand, Graph, Slicer, add_input
+from adlmh_jax.model import Site, Touches, Traced
 
 NOISE = ("random_bits", "random_split")
 Strides = tuple[int, ...]  # rows from one index of each batch axis to the next
@@ -128,14 +124,14 @@ def view_element(
         log_q_ratios=_at(traced.log_q_ratios, key, along_batch),
     )
     element = Element(
-        view,
-        dataclasses.replace(site, batch_shape=(1,) * num_axes),
-        site.batch_shape,
-        indices,
-        _parts_of_sites(traced, slicer, num_axes),
-        _parts_of_noise(slicer),
-        tuple(part for _, part in terms.values() if part),
-        tuple(part for _, part in outputs.values() if part),
+        traced=view,
+        site=dataclasses.replace(site, batch_shape=(1,) * num_axes),
+        batch_shape=site.batch_shape,
+        indices=indices,
+        reads=_parts_of_sites(traced, slicer, num_axes),
+        noise=_parts_of_noise(slicer),
+        terms=tuple(part for _, part in terms.values() if part),
+        outputs=tuple(part for _, part in outputs.values() if part),
     )
     is_whole = len(element.terms) == len(terms) and len(element.outputs) == len(outputs)
     return element if is_whole and _keeps_to_element(traced, element, slicer, name, key) else None

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.graph.layout import Layout
+from adlmh_jax.graph import Layout, are_equal
+from adlmh_jax.model import SiteTable
 from adlmh_jax.moves.branch import Branch, Cut
-from adlmh_jax.graph.constants import are_equal
-from adlmh_jax.model.sites import SiteTable
 from adlmh_jax.types import Array
 
 
@@ -75,58 +74,59 @@ jax.tree_util.register_dataclass(
 
 
 def make_groups(
-    cuts: list[Cut], sites: SiteTable, position: Layout, terms: Layout, outputs: Layout
+    cuts: list[Cut], sites: SiteTable, latent: Layout, terms: Layout, outputs: Layout
 ) -> tuple[list[Group], list[GroupData], list[tuple[int, int]]]:
     """Group equal branches; return groups, their arrays, and (group, member) of each cut."""
-    members: dict[tuple, list[Cut]] = {}
+    grouped: dict[tuple, list[Cut]] = {}
     keys = [(cut.signature, *_scored_shapes(cut, outputs)) for cut in cuts]
     order = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     places = []
     for key, cut in zip(keys, cuts, strict=True):
-        mates = members.setdefault(key, [])
-        places.append((order[key], len(mates)))
-        mates.append(cut)
-    groups = [_make_group(key, mates) for key, mates in members.items()]
+        members = grouped.setdefault(key, [])
+        places.append((order[key], len(members)))
+        members.append(cut)
+    groups = [_make_group(key, members) for key, members in grouped.items()]
     data = [
-        _make_data(group, mates, sites, position, terms, outputs)
-        for group, mates in zip(groups, members.values(), strict=True)
+        _make_data(group, members, sites, latent, terms, outputs)
+        for group, members in zip(groups, grouped.values(), strict=True)
     ]
     return groups, data, places
 
 
-def _make_group(key: tuple, mates: list[Cut]) -> Group:
-    literals, shared, stacked = _sort_constants(mates)
-    values = tuple((number, np.asarray(mates[0].constants[number])) for number in literals)
+def _make_group(key: tuple, members: list[Cut]) -> Group:
+    literals, shared, stacked = _sort_constants(members)
+    values = tuple((number, np.asarray(members[0].constants[number])) for number in literals)
     frozen = tuple((number, value.tobytes()) for number, value in values)
+    _, term_shapes, output_shapes = key
     return Group(
-        mates[0].branch,
-        values,
-        tuple(shared),
-        tuple(stacked),
-        key[1],
-        key[2],
-        (key, frozen, tuple(shared)),
+        branch=members[0].branch,
+        literals=values,
+        shared=tuple(shared),
+        stacked=tuple(stacked),
+        term_shapes=term_shapes,
+        output_shapes=output_shapes,
+        signature=(key, frozen, tuple(shared)),
     )
 
 
 def _make_data(
     group: Group,
-    mates: list[Cut],
+    members: list[Cut],
     sites: SiteTable,
-    position: Layout,
+    latent: Layout,
     terms: Layout,
     outputs: Layout,
 ) -> GroupData:
     first = sites.first_components
     return GroupData(
-        _table([[position[name].offset for name in cut.read_names] for cut in mates]),
-        _table([[terms[name].offset for name, _ in cut.terms] for cut in mates]),
-        _table([[outputs[name].offset for name, _ in cut.outputs] for cut in mates]),
-        _table([[outputs.starts[name] for name, _ in cut.outputs] for cut in mates]),
-        jnp.asarray([first[cut.branch.site.name] for cut in mates], jnp.int32),
-        tuple(jnp.asarray(mates[0].constants[number]) for number in group.shared),
-        tuple(
-            jnp.stack([jnp.asarray(cut.constants[number]) for cut in mates])
+        read_offsets=_table([[latent[n].offset for n in cut.read_names] for cut in members]),
+        term_offsets=_table([[terms[n].offset for n, _ in cut.terms] for cut in members]),
+        output_offsets=_table([[outputs[n].offset for n, _ in cut.outputs] for cut in members]),
+        output_starts=_table([[outputs.starts[n] for n, _ in cut.outputs] for cut in members]),
+        first_components=jnp.asarray([first[cut.branch.site.name] for cut in members], jnp.int32),
+        shared=tuple(jnp.asarray(members[0].constants[number]) for number in group.shared),
+        stacked=tuple(
+            jnp.stack([jnp.asarray(cut.constants[number]) for cut in members])
             for number in group.stacked
         ),
     )
@@ -143,14 +143,14 @@ def _table(rows: list[list[int]]) -> Array:
     return jnp.asarray(np.array(rows, np.int32).reshape(len(rows), -1))
 
 
-def _sort_constants(mates: list[Cut]) -> tuple[list[int], list[int], list[int]]:
+def _sort_constants(members: list[Cut]) -> tuple[list[int], list[int], list[int]]:
     """Tell literals and constants that all members share from those that differ."""
     literals: list[int] = []
     shared: list[int] = []
     stacked: list[int] = []
-    for number in mates[0].constants:
-        values = [mate.constants[number] for mate in mates]
+    for number in members[0].constants:
+        values = [member.constants[number] for member in members]
         same = all(are_equal(values[0], value) for value in values[1:])
-        is_literal = all(number in mate.literals for mate in mates)
+        is_literal = all(number in member.literals for member in members)
         (stacked if not same else literals if is_literal else shared).append(number)
     return literals, shared, stacked

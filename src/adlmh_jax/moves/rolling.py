@@ -12,12 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph.layout import Layout, Slot
-from adlmh_jax.graph.constants import are_equal
-from adlmh_jax.graph.fragments import Cutter, Fragment, Operation
-from adlmh_jax.graph.graph import Graph
+from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Operation, Slot, are_equal
 
-LEAST_RUN = 4  # fewer terms are as quick one by one
+MIN_RUN = 4  # fewer terms are as quick one by one
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class RolledNode:
 
 
 @dataclass(frozen=True)
-class Piece:
+class LoneTerm:
     """One term on its own: its computation, the sites that it reads, and its constants.
 
     Attributes
@@ -75,14 +72,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Roller:
+class RunFinder:
     """Find runs among the terms that a site touches.
 
     Attributes
     ----------
     graph, values, terms
         The model's graph, and in it the numbers of sites and terms.
-    position, term_layout
+    latent_layout, term_layout
         Where they live.
     moved
         The site that moves: its value is one for the whole run.
@@ -91,56 +88,56 @@ class Roller:
     graph: Graph
     values: dict[str, int]
     terms: dict[str, int]
-    position: Layout
+    latent_layout: Layout
     term_layout: Layout
     moved: str
 
-    def find_runs(self, names: Sequence[str]) -> list[list[Piece]]:
+    def find_runs(self, names: Sequence[str]) -> list[list[LoneTerm]]:
         """Find the runs among terms that are in the order of their rows."""
-        runs: list[list[Piece]] = []
+        runs: list[list[LoneTerm]] = []
         step: tuple[bool, ...] | None = None  # how the last run goes on
-        for piece in map(self._piece, names if len(names) >= LEAST_RUN else ()):
-            goes_on = self._step(runs[-1][-1], piece) if runs else None
+        for term in map(self._cut_alone, names if len(names) >= MIN_RUN else ()):
+            goes_on = self._step(runs[-1][-1], term) if runs else None
             if goes_on is not None and step in (None, goes_on):
-                runs[-1].append(piece)
+                runs[-1].append(term)
                 step = goes_on
             else:
-                runs.append([piece])
+                runs.append([term])
                 step = None
-        return [run for run in runs if len(run) >= LEAST_RUN]
+        return [run for run in runs if len(run) >= MIN_RUN]
 
-    def _piece(self, name: str) -> Piece:
+    def _cut_alone(self, name: str) -> LoneTerm:
         """Cut out a term on its own."""
         cutter = Cutter(self.graph, dict.fromkeys(self.values.values(), "value"))
         fragment = cutter.cut([self.terms[name]])
         site_of = {value: site for site, value in self.values.items()}
         reads = {number: site_of[value] for number, value in cutter.inputs.items()}
-        return Piece(name, fragment, reads, cutter.constants)
+        return LoneTerm(name, fragment, reads, cutter.constants)
 
-    def _step(self, piece: Piece, next_piece: Piece) -> tuple[bool, ...] | None:
+    def _step(self, term: LoneTerm, next_term: LoneTerm) -> tuple[bool, ...] | None:
         """Return which reads move on to the next site between two terms of a run.
 
         None if the two are no run.
         """
-        names = (piece.name, next_piece.name)
-        if self.moved in names or not self._is_alike(piece, next_piece):
+        names = (term.name, next_term.name)
+        if self.moved in names or not self._is_alike(term, next_term):
             return None
         if not _is_next(*(self.term_layout[name] for name in names)):
             return None
         moves_on = []
-        for before, after in zip(piece.reads.values(), next_piece.reads.values(), strict=True):
-            is_next = _is_next(self.position[before], self.position[after])
+        for before, after in zip(term.reads.values(), next_term.reads.values(), strict=True):
+            is_next = _is_next(self.latent_layout[before], self.latent_layout[after])
             if before != after and (not is_next or self.moved in (before, after)):
                 return None
             moves_on.append(is_next)
         return tuple(moves_on)
 
-    def _is_alike(self, first: Piece, second: Piece) -> bool:
+    def _is_alike(self, first: LoneTerm, second: LoneTerm) -> bool:
         """Whether two terms are the same computation of values of the same shapes."""
 
-        def shapes(piece: Piece) -> list:
-            sites = [(n, self.values[site]) for n, site in piece.reads.items()]
-            needs = [*sites, *piece.constants.items()]
+        def shapes(term: LoneTerm) -> list:
+            sites = [(n, self.values[site]) for n, site in term.reads.items()]
+            needs = [*sites, *term.constants.items()]
             return [(n, self.graph.avals[v].shape, self.graph.avals[v].dtype) for n, v in needs]
 
         same_code = first.fragment.signature() == second.fragment.signature()
@@ -170,20 +167,22 @@ class RolledReads:
     literals: set[int] = field(default_factory=set)
 
 
-def roll(roller: Roller, run: Sequence[Piece], cutter: Cutter, found: RolledReads) -> RolledNode:
+def roll(
+    finder: RunFinder, run: Sequence[LoneTerm], cutter: Cutter, found: RolledReads
+) -> RolledNode:
     """Return the node that computes a run; its inputs are numbered by the branch's cutter."""
-    graph = roller.graph
+    graph = finder.graph
     first, second = run[:2]
     numbers, is_mapped = [], []
     for body_number, site in first.reads.items():
         is_fixed = second.reads[body_number] == site
-        number = cutter.number(roller.values[site]) if is_fixed else cutter.new_number()
+        number = cutter.number(finder.values[site]) if is_fixed else cutter.new_number()
         if not is_fixed:
             found.sites[number] = (site, len(run))
         numbers.append(number)
         is_mapped.append(not is_fixed)
     for body_number in first.constants:
-        sources = [piece.constants[body_number] for piece in run]
+        sources = [term.constants[body_number] for term in run]
         values = [graph.constants[source] for source in sources]
         is_fixed = all(are_equal(values[0], other) for other in values[1:])
         number = cutter.new_number()
@@ -200,25 +199,25 @@ def roll(roller: Roller, run: Sequence[Piece], cutter: Cutter, found: RolledRead
 
 
 def cut_terms(
-    roller: Roller, names: Sequence[str], cutter: Cutter, may_roll: bool
+    finder: RunFinder, names: Sequence[str], cutter: Cutter, may_roll: bool
 ) -> tuple[Fragment, tuple[tuple[str, tuple[int, ...]], ...], RolledReads]:
     """Cut out what computes some terms; return also the runs that they form, and what runs read.
 
     Of each run, the first term and the shape of all.
     """
     rolled = RolledReads()
-    runs = {run[0].name: run for run in roller.find_runs(names)} if may_roll else {}
-    later = {piece.name for run in runs.values() for piece in run[1:]}
+    runs = {run[0].name: run for run in finder.find_runs(names)} if may_roll else {}
+    later = {term.name for run in runs.values() for term in run[1:]}
     firsts = [name for name in names if name not in later]
-    single = cutter.cut([roller.terms[name] for name in firsts if name not in runs])
+    single = cutter.cut([finder.terms[name] for name in firsts if name not in runs])
     nodes: list[Operation] = list(single.nodes)
     numbers = iter(single.outputs)
     outputs: list[int] = []
     terms: list[tuple[str, tuple[int, ...]]] = []
     for name in firsts:
-        shape = roller.graph.avals[roller.terms[name]].shape
+        shape = finder.graph.avals[finder.terms[name]].shape
         if name in runs:
-            node = roll(roller, runs[name], cutter, rolled)
+            node = roll(finder, runs[name], cutter, rolled)
             nodes.append(node)
             outputs.append(node.outputs[0])
             terms.append((name, (len(runs[name]), *shape)))

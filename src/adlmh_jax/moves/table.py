@@ -1,4 +1,4 @@
-"""The steps of a program as code and arrays: which branch moves which entry of the schedule."""
+"""The moves of a program as code and arrays: which branch moves which entry of the schedule."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,20 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.model import Program
-from adlmh_jax.moves.groups import Group, GroupData
-from adlmh_jax.proposals.plan import SitePlan, plan_prior
+from adlmh_jax.graph import align
+from adlmh_jax.model import Program, element_names, find_completed
+from adlmh_jax.moves.branch import Cut, cut_branch
+from adlmh_jax.moves.elements import Element, view_element
+from adlmh_jax.moves.groups import Group, GroupData, make_groups
+from adlmh_jax.proposals import SitePlan, Traits, Variant
 from adlmh_jax.types import Array
+
+Place = tuple[int, int]  # (group, member)
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """The steps of a program as code; its arrays are in `KernelData`.
+    """The moves of a program as code; its arrays are in `KernelData`.
 
     Kernels of the same structure are equal, so that a second run on other data of the same shapes
     finds the compiled code of the first.
@@ -40,7 +45,7 @@ class Kernel:
     def has_tuning(self) -> bool:
         """Whether a proposal has a scale or a share to learn."""
         branches = [group.branch for group in self.groups]
-        return any(branch.scale is not None or branch.way.is_compared for branch in branches)
+        return any(branch.scale is not None or branch.variant.is_compared for branch in branches)
 
 
 class KernelData(NamedTuple):
@@ -51,94 +56,107 @@ class KernelData(NamedTuple):
     groups
         Arrays of the groups.
     group_of, member_of
-        Where the branch of each way of each entry is found, ``[2, M]``. An entry with a single way
-        has it twice.
+        Where the branch of each variant of each entry is found, ``[2, M]``. An entry with a single
+        variant has it twice.
     element_of
         Element of the site that each entry moves, ``[M]``; 0 for a block.
-    entry_of
-        Entry of each component, ``[N]``.
-    dimension
-        Numbers in one choice of each component, ``[N]``.
-    scaled_way
-        Which way of each entry has a scale, ``[M]``; -1 for none.
-    given_share
-        Probability of the second way of each entry, ``[M]``; -1 if it is to be learned.
+    traits
+        What tuning must know.
     """
 
     groups: tuple[GroupData, ...]
     group_of: Array
     member_of: Array
     element_of: Array
-    entry_of: Array
-    dimension: Array
-    scaled_way: Array
-    given_share: Array
+    traits: Traits
 
 
-class Counts(NamedTuple):
-    """What happened during an epoch, per component, over all chains.
+def build_kernel(program: Program, plans: Mapping[str, SitePlan]) -> tuple[Kernel, KernelData]:
+    """Return the `Kernel` of a program, whose sites move as planned, and its `KernelData`."""
+    functions = {key: f for plan in plans.values() for key, f in plan.functions.items()}
+    program = program.with_proposals(functions)
+    cuts = {
+        (name, number): _cut_variant(program, name, variant)
+        for name, plan in plans.items()
+        for number, variant in enumerate(plan.variants)
+    }
+    return _assemble(program, plans, cuts)
 
-    Attributes
-    ----------
-    accepted, invalid
-        Accepted proposals, and proposals of density NaN or +inf, ``[N]``.
-    scaled
-        Accepted proposals among those that have a scale, ``[N]``.
-    taken
-        Accepted proposals of each of the two ways, where they are compared, ``[2, N]``.
+
+def build_start(program: Program) -> tuple[Kernel, KernelData]:
+    """Return the kernel that draws each site from its prior, in program order.
+
+    Its branches score what is complete when a site is drawn; each entry is a whole site.
     """
+    completed = find_completed(program.traced, program.sites)
+    plan = SitePlan((Variant(is_block=True),))
+    layouts = (program.latent_layout, program.term_layout)
+    cuts = {
+        (name, 0): cut_branch(
+            program.traced, program.sites, layouts, completed[name], name, Variant()
+        )
+        for name in program.sites.names
+    }
+    return _assemble(program, dict.fromkeys(program.sites.names, plan), cuts)
 
-    accepted: Array
-    invalid: Array
-    scaled: Array
-    taken: Array
 
-
-def empty_counts(num_components: int) -> Counts:
-    """Return counts of nothing."""
-    zeros = jnp.zeros(num_components, jnp.int32)
-    return Counts(zeros, zeros, zeros, jnp.zeros((2, num_components)))
-
-
-def build_kernel(
-    program: Program, plans: Mapping[str, SitePlan] | None = None, is_start: bool = False
-) -> tuple[Kernel, KernelData]:
-    """Return the `Kernel` of a program and its `KernelData`; by default with prior proposals.
-
-    The kernel of a start is good for `draw` alone, site after site.
-    """
-    plans = plans or {site.name: plan_prior(site) for site in program.sites.sites}
-    groups, group_data, places = program.make_groups(
-        {name: plan.ways for name, plan in plans.items()},
-        {key: hook for plan in plans.values() for key, hook in plan.hooks.items()},
-        is_start,
+def _cut_variant(program: Program, name: str, variant: Variant) -> Cut:
+    return cut_branch(
+        program.traced,
+        program.sites,
+        (program.latent_layout, program.term_layout),
+        program.touches[name],
+        name,
+        variant,
+        term_axes=program.term_axes(name) if variant.is_block else (),
+        element=_element(program, name, variant),
     )
-    columns: list[tuple] = []
+
+
+def _element(program: Program, name: str, variant: Variant) -> Element | None:
+    """Return the site seen from one element, where a move of one needs no others."""
+    site, touches, traced = program.sites[name], program.touches[name], program.traced
+    if variant.is_block or site.num_components == 1 or touches.redraws:
+        return None
+    alignments = align(traced.graph, traced.values[name], site.batch_shape)
+    return view_element(traced, site, touches, alignments, variant.proposal)
+
+
+def _assemble(
+    program: Program, plans: Mapping[str, SitePlan], cuts: Mapping[tuple[str, int], Cut]
+) -> tuple[Kernel, KernelData]:
+    """Group equal branches, and lay out which of them moves which entry."""
+    layouts = (program.latent_layout, program.term_layout, program.output_layout)
+    groups, group_data, found = make_groups(list(cuts.values()), program.sites, *layouts)
+    places = dict(zip(cuts, found, strict=True))
+    columns: list[tuple[Place, Place]] = []
     elements: list[int] = []
     entry_of: list[int] = []
     dimensions, scaled, shares = [], [], []
     for site in program.sites.sites:
         plan = plans[site.name]
-        first, last = places[site.name, 0], places[site.name, len(plan.ways) - 1]
+        first, last = places[site.name, 0], places[site.name, len(plan.variants) - 1]
         num_entries = 1 if plan.is_block else site.num_components
         each = 0 if plan.is_block else 1
         entry_of.extend(len(columns) + each * i for i in range(site.num_components))
         columns.extend([(first, last)] * num_entries)
         elements.extend(range(num_entries))
         dimensions.extend([site.event_size] * site.num_components)
-        has_scale = [groups[place[0]].branch.scale is not None for place in (first, last)]
+        has_scale = [groups[group].branch.scale is not None for group, _ in (first, last)]
         scaled.extend([has_scale.index(True) if any(has_scale) else -1] * num_entries)
         shares.extend([plan.second_share] * num_entries)
-    table = np.array(columns, np.int32)  # [M, way, (group, member)]
+    table = np.array(columns, np.int32)  # [M, variant, (group, member)]
     data = KernelData(
-        tuple(group_data),
-        jnp.asarray(table[:, :, 0].T),
-        jnp.asarray(table[:, :, 1].T),
-        jnp.asarray(elements, jnp.int32),
-        jnp.asarray(entry_of, jnp.int32),
-        jnp.asarray(dimensions, jnp.float32),
-        jnp.asarray(scaled, jnp.int32),
-        jnp.asarray(shares, jnp.float32),
+        groups=tuple(group_data),
+        group_of=jnp.asarray(table[:, :, 0].T),
+        member_of=jnp.asarray(table[:, :, 1].T),
+        element_of=jnp.asarray(elements, jnp.int32),
+        traits=Traits(
+            entry_of=jnp.asarray(entry_of, jnp.int32),
+            dimension=jnp.asarray(dimensions, jnp.float32),
+            scaled_variant=jnp.asarray(scaled, jnp.int32),
+            given_share=jnp.asarray(shares, jnp.float32),
+        ),
     )
     return _make_kernel(program, groups, len(columns)), data
 
@@ -150,18 +168,25 @@ def _make_kernel(program: Program, groups: Sequence[Group], num_entries: int) ->
         num_entries,
         program.num_components,
         num_outputs,
-        tuple(program.position_layout.bank_sizes.items()),
+        tuple(program.latent_layout.bank_sizes.items()),
         program.term_layout.num_scalars,
         tuple(program.output_layout.bank_sizes.items()),
     )
-    num_words = max(group.branch.num_words for group in groups)
-    sizes = (num_entries, program.num_components, num_outputs, num_words)
-    return Kernel(tuple(groups), *sizes, signature)
+    return Kernel(
+        groups=tuple(groups),
+        num_entries=num_entries,
+        num_components=program.num_components,
+        num_outputs=num_outputs,
+        num_words=max(group.branch.num_words for group in groups),
+        signature=signature,
+    )
 
 
-def select(words: Array, alpha: Array) -> Array:
-    """Choose entries with probabilities ``alpha`` (eq. 5), one for each random word."""
-    upper = jnp.cumsum(alpha)
-    uniforms = words.astype(alpha.dtype) * 2.0**-32
-    chosen = jnp.searchsorted(upper, uniforms * upper[-1], side="right")
-    return jnp.minimum(chosen, alpha.size - 1).astype(jnp.int32)
+def name_entries(program: Program, plans: Mapping[str, SitePlan]) -> dict[str, list[str]]:
+    """Return names of the entries of each site: components, or a block such as ``z[:]``."""
+    return {
+        site.name: [f"{site.name}[:]"]
+        if plans[site.name].is_block
+        else element_names(site.name, site.batch_shape)
+        for site in program.sites.sites
+    }

@@ -70,35 +70,6 @@ def ks_distance(samples: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray]) ->
     return np.maximum(np.max(upper - theoretical, axis=-1), np.max(theoretical - lower, axis=-1))
 
 
-def ks_distance_of_counts(counts: np.ndarray, cdf_at_edges: np.ndarray) -> np.ndarray:
-    """Kolmogorov-Smirnov distance between a histogram and a distribution, at the bins' edges.
-
-    It is never more than the distance of the samples themselves, and less by at most the
-    probability of one bin.
-
-    Parameters
-    ----------
-    counts
-        How many draws fell in each bin, ``[..., bins]``. The outer bins should be open: every draw
-        is counted in some bin.
-    cdf_at_edges
-        The distribution function at the inner edges, ``[bins - 1]``.
-
-    Returns
-    -------
-    np.ndarray
-        One distance for each leading index of `counts`.
-    """
-    counts = np.asarray(counts, dtype=np.float64)
-    if counts.shape[-1] != len(cdf_at_edges) + 1:
-        raise ValueError(
-            "`counts` must have one bin more than `cdf_at_edges` has inner edges; got "
-            f"{counts.shape[-1]} bins and {len(cdf_at_edges)} edges."
-        )
-    empirical = np.cumsum(counts, axis=-1)[..., :-1] / counts.sum(axis=-1, keepdims=True)
-    return np.max(np.abs(empirical - cdf_at_edges), axis=-1)
-
-
 def l2_distance(values: ArrayLike, target: np.ndarray) -> np.ndarray:
     """Euclidean distance between vectors ``[..., outputs]`` and a vector ``[outputs]``."""
     return np.sqrt(np.sum(np.square(np.asarray(values) - target), axis=-1))

@@ -1,1 +1,31 @@
 """How a new value of a component is proposed, and what "auto" chooses."""
+
+from adlmh_jax.proposals.base import PRIOR, Mixture, Proposal, SitePlan, Variant, mixture
+from adlmh_jax.proposals.custom import custom
+from adlmh_jax.proposals.gibbs import gibbs
+from adlmh_jax.proposals.plan import Chosen, foresee_functions, plan_sites, walk_or_draw
+from adlmh_jax.proposals.prior import prior
+from adlmh_jax.proposals.random_walk import random_walk
+from adlmh_jax.proposals.tuning import Evidence, Traits, Tuning, init_tuning, tune
+
+__all__ = [
+    "Chosen",
+    "Evidence",
+    "Mixture",
+    "PRIOR",
+    "Proposal",
+    "SitePlan",
+    "Traits",
+    "Tuning",
+    "Variant",
+    "custom",
+    "foresee_functions",
+    "gibbs",
+    "init_tuning",
+    "mixture",
+    "plan_sites",
+    "prior",
+    "random_walk",
+    "tune",
+    "walk_or_draw",
+]

@@ -1,19 +1,31 @@
-"""Random-walk proposals: on the unconstrained scale for continuous sites, by integers for counts.
-
-Each is a function of (key, value, distribution, values, scale) that returns the proposed value of
-every element of the site and the log ratio of its proposal densities.
-"""
+"""`random_walk`: on the unconstrained scale for continuous sites, by integers for counts."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from numpyro.distributions import biject_to, constraints
 
-from adlmh_jax.model.errors import ModelError
-from adlmh_jax.model.sites import Site, in_support
+from adlmh_jax.model import Propose, Site, in_support, unconstraining
+from adlmh_jax.proposals.base import Proposal
 from adlmh_jax.types import Array, Key
+
+
+def random_walk() -> Proposal:
+    """Take a step from the current value, of a length that is learned during warm-up.
+
+    Continuous choices walk on the unconstrained scale; integers by integer steps.
+    """
+    return Proposal("random_walk()", function_for=_function_for)
+
+
+def _function_for(site: Site) -> Propose:
+    if site.is_discrete and site.event_shape:
+        raise ValueError(
+            f"Site `{site.name}` cannot have `random_walk()`: one choice is an array of integers "
+            f"of shape {site.event_shape}. Use `prior()` or a function of your own."
+        )
+    return walk_integers if site.is_discrete else walk_real
 
 
 def walk_real(
@@ -22,11 +34,10 @@ def walk_real(
     """Add a normal step of standard deviation ``scale`` on the unconstrained scale."""
     del values
     num_batch = jnp.ndim(value) - fn.event_dim
-    support = fn.support
-    if support is constraints.real or isinstance(support, type(constraints.real)):
+    transform = unconstraining(fn)
+    if transform is None:
         step = jax.random.normal(key, value.shape, value.dtype)
         return value + _wide(scale, value) * step, jnp.zeros(value.shape[:num_batch])
-    transform = biject_to(support)
     free = transform._inverse(value)
     step = jax.random.normal(key, free.shape, free.dtype)
     new_free = free + _wide(scale, free) * step
@@ -62,32 +73,3 @@ def walk_integers(
 def _wide(scale: Array, value: Array) -> Array:
     """Give a scale per element the axes of one choice."""
     return scale.reshape(scale.shape + (1,) * (jnp.ndim(value) - jnp.ndim(scale)))
-
-
-def user_proposal(site: Site, function: Any) -> Any:
-    """Wrap a user's proposal, and check what it returns when it is traced."""
-
-    def propose(
-        key: Key, value: Array, fn: Any, values: Mapping[str, Array], scale: Array
-    ) -> tuple[Array, Array]:
-        del scale
-        result = function(key, value, dict(values), fn)
-        if not (isinstance(result, tuple) and len(result) == 2):
-            raise ModelError(
-                f"The proposal of `{site.name}` must return (new value, log q ratio), got "
-                f"{type(result).__name__}."
-            )
-        new, log_ratio = jnp.asarray(result[0]), jnp.asarray(result[1], jnp.float32)
-        if new.shape != site.shape or new.dtype.name != site.dtype:
-            raise ModelError(
-                f"The proposal of `{site.name}` returned a value of shape {new.shape} and dtype "
-                f"{new.dtype}; the site has shape {site.shape} and dtype {site.dtype}."
-            )
-        if log_ratio.shape not in (site.batch_shape, ()):
-            raise ModelError(
-                f"The proposal of `{site.name}` returned log ratios of shape {log_ratio.shape}; "
-                f"the site's elements have shape {site.batch_shape}."
-            )
-        return new, log_ratio
-
-    return propose

@@ -5,17 +5,37 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.moves.table import Counts, KernelData
 from adlmh_jax.types import Array
 
 DECAY = 0.6  # of the Robbins-Monro gains: they vanish, but their sum does not
-MOST_GAIN = 3.0  # for one epoch
-LEAST_SHARE = 0.05  # of either way of a mixture, so that a mode jump stays possible
+MAX_GAIN = 3.0  # for one epoch
+MIN_SHARE = 0.05  # of either variant of a mixture, so that a mode jump stays possible
 MEMORY = 0.99  # how much of the acceptance counts of an entry is kept from try to try
-# Shares go with this power of the worth: high enough that the worse of two ways costs less than a
-# tenth, low enough that the noise of the worths does not decide.
+# Shares go with this power of the worth: high enough that the worse of two variants costs less
+# than a tenth, low enough that the noise of the worths does not decide.
 SHARPNESS = 3.0
-LEAST_MOVES = 32  # of a walk before it is judged: until then its scale is of no account
+MIN_MOVES = 32  # of a walk before it is judged: until then its scale is of no account
+
+
+class Traits(NamedTuple):
+    """What tuning must know of components and entries.
+
+    Attributes
+    ----------
+    entry_of
+        Entry of each component, ``[N]``.
+    dimension
+        Numbers in one choice of each component, ``[N]``.
+    scaled_variant
+        Which variant of each entry has a scale, ``[M]``; -1 for none.
+    given_share
+        Probability of the second variant of each entry, ``[M]``; `LEARNED` if it is to be learned.
+    """
+
+    entry_of: Array
+    dimension: Array
+    scaled_variant: Array
+    given_share: Array
 
 
 class Tuning(NamedTuple):
@@ -28,9 +48,9 @@ class Tuning(NamedTuple):
     num_moves
         Walks made with each component's scale, ``[N]``.
     second_share
-        Probability of the second way of each entry, ``[M]``; 0 where there is one.
+        Probability of the second variant of each entry, ``[M]``; 0 where there is one.
     taken, tries
-        Accepted proposals and tries of both ways of each entry, ``[2, M]``.
+        Accepted proposals and tries of both variants of each entry, ``[2, M]``.
     """
 
     log_scale: Array
@@ -40,56 +60,92 @@ class Tuning(NamedTuple):
     tries: Array
 
 
-def init_tuning(data: KernelData) -> Tuning:
+class Evidence(NamedTuple):
+    """What an epoch says about proposals.
+
+    Attributes
+    ----------
+    entries, variants
+        Of its steps, ``[E]``; entry -1 where no step was made.
+    scaled
+        Accepted proposals that have a scale, over all chains, ``[N]``.
+    taken
+        Accepted proposals of each of the two variants, where they are compared, ``[2, N]``.
+    num_chains
+        Chains of the superchain.
+    """
+
+    entries: Array
+    variants: Array
+    scaled: Array
+    taken: Array
+    num_chains: int
+
+
+def init_tuning(traits: Traits) -> Tuning:
     """Start with scales of one and, where shares are learned, equal ones."""
-    num_components, num_entries = data.entry_of.size, data.element_of.size
+    num_components, num_entries = traits.entry_of.size, traits.given_share.size
     zeros = jnp.zeros(num_components)
     both = jnp.zeros((2, num_entries))
-    return Tuning(zeros, zeros, _shares(data, 0.5), both, both)
+    return Tuning(
+        log_scale=zeros,
+        num_moves=zeros,
+        second_share=_shares(traits, 0.5),
+        taken=both,
+        tries=both,
+    )
 
 
-def tune(
-    data: KernelData, tuning: Tuning, counts: Counts, entries: Array, ways: Array, num_chains: int
-) -> Tuning:
-    """Learn from an epoch: entries and ways of its steps, and what happened."""
-    num_entries = data.element_of.size
+def tune(traits: Traits, tuning: Tuning, evidence: Evidence) -> Tuning:
+    """Learn from an epoch."""
+    num_entries, num_chains = traits.given_share.size, evidence.num_chains
+    entries, variants = evidence.entries, evidence.variants
     made = jnp.where(entries < 0, 0.0, 1.0)
     entries = jnp.maximum(entries, 0)
     tries = jnp.stack(
-        [jax.ops.segment_sum(made * (ways == way), entries, num_entries) for way in (0, 1)]
+        [
+            jax.ops.segment_sum(made * (variants == variant), entries, num_entries)
+            for variant in (0, 1)
+        ]
     )
 
     # Robbins-Monro: towards the target rate, with the evidence of all chains.
-    scaled = jnp.take_along_axis(tries, jnp.maximum(data.scaled_way, 0)[None], axis=0)[0]
-    scaled = jnp.where(data.scaled_way < 0, 0.0, scaled)[data.entry_of]
-    rate = counts.scaled / jnp.maximum(scaled * num_chains, 1.0)
+    scaled = jnp.take_along_axis(tries, jnp.maximum(traits.scaled_variant, 0)[None], axis=0)[0]
+    scaled = jnp.where(traits.scaled_variant < 0, 0.0, scaled)[traits.entry_of]
+    rate = evidence.scaled / jnp.maximum(scaled * num_chains, 1.0)
     num_moves = tuning.num_moves + scaled
-    gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MOST_GAIN)
-    log_scale = tuning.log_scale + gain * (rate - best_rate(data.dimension))
+    gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MAX_GAIN)
+    log_scale = tuning.log_scale + gain * (rate - best_rate(traits.dimension))
 
     # By acceptance. Distances would be sharper, but during the approach of the posterior those of
     # prior draws are so large that nothing later weighs against them.
-    accepted = jax.vmap(lambda taken: jax.ops.segment_sum(taken, data.entry_of, num_entries))(
-        counts.taken
+    accepted = jax.vmap(lambda taken: jax.ops.segment_sum(taken, traits.entry_of, num_entries))(
+        evidence.taken
     )
     kept = MEMORY ** tries.sum(axis=0)
     taken = kept * tuning.taken + accepted / num_chains
     tried = kept * tuning.tries + tries
-    dimension = jnp.ones(num_entries).at[data.entry_of].set(data.dimension)
-    is_walk = jnp.arange(2)[:, None] == data.scaled_way
+    dimension = jnp.ones(num_entries).at[traits.entry_of].set(traits.dimension)
+    is_walk = jnp.arange(2)[:, None] == traits.scaled_variant
     worth = jnp.where(is_walk, walk_worth(dimension), 1.0) * taken / jnp.maximum(tried, 1.0)
     weight = (worth / jnp.maximum(worth.max(axis=0), jnp.finfo(jnp.float32).tiny)) ** SHARPNESS
     share = weight[1] / jnp.maximum(weight.sum(axis=0), 1.0)
-    moves = jnp.full(num_entries, jnp.inf).at[data.entry_of].min(num_moves)
-    is_tuned = (moves >= LEAST_MOVES) | (data.scaled_way < 0)
+    moves = jnp.full(num_entries, jnp.inf).at[traits.entry_of].min(num_moves)
+    is_tuned = (moves >= MIN_MOVES) | (traits.scaled_variant < 0)
     is_known = is_tuned & (tried.min(axis=0) > 1.0) & (worth.max(axis=0) > 0.0)
-    share = jnp.clip(jnp.where(is_known, share, 0.5), LEAST_SHARE, 1.0 - LEAST_SHARE)
-    return Tuning(log_scale, num_moves, _shares(data, share), taken, tried)
+    share = jnp.clip(jnp.where(is_known, share, 0.5), MIN_SHARE, 1.0 - MIN_SHARE)
+    return Tuning(
+        log_scale=log_scale,
+        num_moves=num_moves,
+        second_share=_shares(traits, share),
+        taken=taken,
+        tries=tried,
+    )
 
 
-def _shares(data: KernelData, learned: Array | float) -> Array:
-    """Return the shares of the second ways: as given, or as learned."""
-    return jnp.where(data.given_share < 0.0, learned, data.given_share)
+def _shares(traits: Traits, learned: Array | float) -> Array:
+    """Return the shares of the second variants: as given, or as learned."""
+    return jnp.where(traits.given_share < 0.0, learned, traits.given_share)
 
 
 def best_rate(dimension: Array) -> Array:

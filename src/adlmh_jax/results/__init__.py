@@ -1,1 +1,24 @@
 """What a run gives back: draws, verdicts, ArviZ data, plots."""
+
+from adlmh_jax.results.collect import collect
+from adlmh_jax.results.diagnose import measure
+from adlmh_jax.results.keeping import choose_names, find_rows
+from adlmh_jax.results.mixing import autocovariance, effective_size
+from adlmh_jax.results.plots import plot_convergence, plot_schedule, unit_rewards
+from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.results.verdict import ConvergenceWarning
+
+__all__ = [
+    "ConvergenceWarning",
+    "Result",
+    "ScheduleReport",
+    "autocovariance",
+    "choose_names",
+    "collect",
+    "effective_size",
+    "find_rows",
+    "measure",
+    "plot_convergence",
+    "plot_schedule",
+    "unit_rewards",
+]

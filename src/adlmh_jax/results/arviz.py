@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.model import Program
-from adlmh_jax.model import predictive
+from adlmh_jax.model import Program, listed, predictive
 
 SAMPLE_DIMS = ("chain", "draw")
 PRIOR_DRAWS = 500
@@ -96,10 +95,9 @@ def _latent_draws(
     renamed = set(program.output_layout.names) if callable(program.call.outputs) else set()
     missing = [name for name in names if name not in draws or name in renamed]
     if missing:
-        listed = ", ".join(f"`{name}`" for name in missing)
         raise ValueError(
-            f"Predictions and log likelihoods need the draws of every latent site, but {listed} "
-            'was not kept. Sample with `keep="all"`'
+            "Predictions and log likelihoods need the draws of every latent site, but "
+            f'{listed(missing)} was not kept. Sample with `keep="all"`'
             + (" and `outputs` given by name." if renamed else ".")
         )
     shape = draws[names[0]].shape[:2]

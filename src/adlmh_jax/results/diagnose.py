@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adlmh_jax.model import Program, element_names
 from adlmh_jax.results.mixing import Mixing, measure_mixing
-from adlmh_jax.model import Program
-from adlmh_jax.model.sites import element_names
 from adlmh_jax.results.verdict import (
     Diagnosis,
     Finding,
@@ -18,7 +17,7 @@ from adlmh_jax.results.verdict import (
     judge_mixing,
 )
 
-FEWEST_THINNED = 50  # draws of a chain that thinning leaves
+MIN_THINNED = 50  # draws of a chain that thinning leaves
 
 
 def scalars(
@@ -37,8 +36,8 @@ def scalars(
 def measure(
     draws: Mapping[str, np.ndarray],
     num_superchains: int,
-    most_values: int | None = None,
-    most_scalars: int | None = None,
+    max_values: int | None = None,
+    max_scalars: int | None = None,
 ) -> dict[str, Mixing]:
     """Measure the mixing of each scalar.
 
@@ -48,19 +47,19 @@ def measure(
         By name, ``[chain, draw, ...]``; chains of a superchain are next to each other.
     num_superchains
         Superchains, of equally many chains.
-    most_values
+    max_values
         Where there are more values, only every second, third, ... draw is used.
-    most_scalars
+    max_scalars
         Where there are more scalars, only some are measured, evenly spread.
     """
     names = [s for n, a in draws.items() for s in element_names(n, a.shape[2:])]
-    stride = 1 if most_scalars is None else math.ceil(len(names) / most_scalars)
+    stride = 1 if max_scalars is None else math.ceil(len(names) / max_scalars)
     chosen = set(names[::stride])
     total = sum(array.size for array in draws.values()) // stride
     num_draws = next(iter(draws.values())).shape[1] if draws else 0
     step = 1
-    if most_values is not None and total > most_values:
-        step = max(1, min(math.ceil(total / most_values), num_draws // FEWEST_THINNED))
+    if max_values is not None and total > max_values:
+        step = max(1, min(math.ceil(total / max_values), num_draws // MIN_THINNED))
     thinned = {name: array[:, ::step] for name, array in draws.items()}
     return {
         scalar: measure_mixing(values, num_superchains)

@@ -13,7 +13,7 @@ import scipy.fft
 from scipy import stats
 from scipy.special import ndtri
 
-FEWEST_DRAWS = 4  # two for each half of a chain
+MIN_DRAWS = 4  # two for each half of a chain
 BATCH_VALUES = 1 << 21  # transformed at once: bounds the memory of a Fourier transform
 BLOM = 3 / 8  # offset of ranks before they become normal scores (Blom, 1958)
 TAIL = 0.05  # the tail effective size is that of the 5 % and 95 % quantiles
@@ -64,7 +64,7 @@ def measure_mixing(draws: np.ndarray, num_superchains: int) -> Mixing:
     num_still = int(np.sum(np.all(draws == draws[:, :1], axis=1)))
     is_constant = bool(np.all(draws == draws[0, 0]))
     halves = split_halves(draws)
-    if draws.shape[1] < FEWEST_DRAWS or not np.all(np.isfinite(halves)):
+    if draws.shape[1] < MIN_DRAWS or not np.all(np.isfinite(halves)):
         unknown = [np.nan] * (len(Mixing._fields) - 2)
         return Mixing._make([*unknown, num_still, is_constant])
     tails = (effective_size(split_halves(draws <= q)) for q in np.quantile(draws, [TAIL, 1 - TAIL]))
@@ -74,19 +74,19 @@ def measure_mixing(draws: np.ndarray, num_superchains: int) -> Mixing:
     drifts, shifts = zip(*(view.drift() for view in views), strict=True)
     p_values, spreads = zip(*(view.disagreement() for view in views), strict=True)
     return Mixing(
-        effective_size(bulk),
-        min(tails),
-        effective_size(halves),
-        effective_size(squares),
-        _largest(view.r_hat() for view in views),
-        _largest(view.nested_r_hat() for view in views),
-        _largest(drifts),
-        _largest(view.memory() for view in views),
-        float(np.nanmin([1.0, *p_values])),
-        _largest(shifts),
-        _largest(spreads),
-        num_still,
-        is_constant,
+        ess_bulk=effective_size(bulk),
+        ess_tail=min(tails),
+        ess_mean=effective_size(halves),
+        ess_square=effective_size(squares),
+        r_hat=_largest(view.r_hat() for view in views),
+        nested_r_hat=_largest(view.nested_r_hat() for view in views),
+        drift=_largest(drifts),
+        memory=_largest(view.memory() for view in views),
+        superchain_p=float(np.nanmin([1.0, *p_values])),
+        shift=_largest(shifts),
+        spread=_largest(spreads),
+        num_still=num_still,
+        is_constant=is_constant,
     )
 
 

@@ -1,10 +1,10 @@
-"""Figures: what a schedule learned, how it came to that, and how fast runs converge.
+"""Figures: what a schedule learned, and how fast runs converge.
 
 Every function draws into ``ax``, or into a new figure, and returns the axes.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,7 @@ from adlmh_jax.results.result import Result, ScheduleReport
 METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
 OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
 REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.25", "tab:cyan", "0.8"
-MOST_LABELS = 40  # more component names than this cannot be read
-EVOLUTION_LABELS = {
-    "weights": "selection probability",
-    "rewards": "share of unit rewards",
-    "selected": "share of selections",
-    "accepted": "share of accepted proposals",
-}
+MAX_LABELS = 40  # more component names than this cannot be read
 
 
 def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray:
@@ -73,65 +67,6 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
     for axis in axes:
         _label_components(axis, report.names)
     return axes
-
-
-def plot_schedule_evolution(
-    snapshots: Sequence[ScheduleReport],
-    steps: Sequence[int] | None = None,
-    quantity: Literal["weights", "rewards", "selected", "accepted"] = "weights",
-    ax: Any = None,
-) -> Any:
-    """Show how a schedule changed over a run: components downwards, time to the right.
-
-    Parameters
-    ----------
-    snapshots
-        Schedules in order of time.
-    steps
-        When each was taken, for the labels.
-    quantity
-        ``"weights"``: selection probabilities. ``"rewards"``: normalised unit rewards.
-        ``"selected"``, ``"accepted"``: shares of the steps since the snapshot before.
-    ax
-        Axes; default: a new figure.
-
-    Returns
-    -------
-    The axes.
-    """
-    if not snapshots:
-        raise ValueError("`snapshots` is empty: give at least one schedule.")
-    shares = evolution(snapshots, quantity)
-    names = snapshots[0].names
-    if ax is None:
-        height = 1.4 + 0.17 * min(MOST_LABELS, max(8, len(names)))
-        size = (max(4.8, 2.5 + 0.6 * min(20, len(snapshots))), height)
-        _, ax = _pyplot().subplots(figsize=size, layout="constrained")
-    image = ax.imshow(shares, aspect="auto", cmap="viridis", interpolation="nearest", vmin=0.0)
-    ax.figure.colorbar(image, ax=ax, label=EVOLUTION_LABELS[quantity])
-    times = range(1, len(snapshots) + 1) if steps is None else steps
-    ax.set_xticks(range(len(snapshots)), [f"{time:,}" for time in times], rotation=45, ha="right")
-    ax.set_xlabel("snapshot" if steps is None else "steps")
-    every = -(-len(names) // MOST_LABELS)
-    ax.set_yticks(range(0, len(names), every), names[::every], fontsize="small")
-    return ax
-
-
-def evolution(snapshots: Sequence[ScheduleReport], quantity: str) -> np.ndarray:
-    """Return shares of each component in each snapshot, ``[N, snapshot]``, that sum to 1."""
-    if quantity == "rewards":
-        unit = [unit_rewards(snapshot) for snapshot in snapshots]
-        if any(share is None for share in unit):
-            raise ValueError('`quantity` is "rewards", but this schedule does not learn any.')
-        return np.stack([share for share in unit if share is not None], axis=1)
-    if quantity == "weights":
-        return np.stack([snapshot.weights.mean(axis=0) for snapshot in snapshots], axis=1)
-    if quantity not in EVOLUTION_LABELS:
-        known = ", ".join(f'"{name}"' for name in EVOLUTION_LABELS)
-        raise ValueError(f"`quantity` must be one of {known}, got {quantity!r}.")
-    totals = np.stack([getattr(snapshot, quantity).sum(axis=0) for snapshot in snapshots], axis=1)
-    steps = np.diff(totals, prepend=0, axis=1)
-    return steps / np.maximum(1, steps.sum(axis=0))
 
 
 def plot_convergence(
@@ -191,7 +126,7 @@ def unit_rewards(report: ScheduleReport) -> np.ndarray | None:
 
 def _label_components(ax: Any, names: Sequence[str]) -> None:
     """Write component names under the bars, as many as can be read."""
-    every = -(-len(names) // MOST_LABELS)
+    every = -(-len(names) // MAX_LABELS)
     is_long = max(map(len, names)) * len(names) > 60
     ax.set_xticks(
         range(0, len(names), every),

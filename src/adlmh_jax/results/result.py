@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adlmh_jax.results.diagnose import diagnose_run, measure, summarise_outputs, summarise_sites
-from adlmh_jax.results.arviz import to_arviz
-from adlmh_jax.results.mixing import Mixing
+from adlmh_jax.engine import RunState
 from adlmh_jax.model import Program
-from adlmh_jax.engine.runner import RunState
-from adlmh_jax.statistics.streaming import Summary
+from adlmh_jax.results.arviz import to_arviz
+from adlmh_jax.results.diagnose import diagnose_run, measure, summarise_outputs, summarise_sites
+from adlmh_jax.results.mixing import Mixing
 from adlmh_jax.results.verdict import Diagnosis
+from adlmh_jax.statistics import Summary
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -27,8 +27,9 @@ class ScheduleReport(NamedTuple):
         Names of the schedule's entries: components, or blocks such as ``z[:]``.
     weights
         Selection probabilities of the entries, one row for each superchain.
-    rewards, counts
-        The paper's r and c; None for a schedule that does not learn.
+    learned
+        What the schedule learned about its entries, by name, one row for each superchain; nothing
+        for a schedule that does not learn.
     selected, accepted, invalid
         Steps of chains in which the entry was selected, its proposal accepted, and its density NaN
         or +inf; a block counts each of its components.
@@ -40,8 +41,7 @@ class ScheduleReport(NamedTuple):
 
     names: list[str]
     weights: np.ndarray
-    rewards: np.ndarray | None
-    counts: np.ndarray | None
+    learned: Mapping[str, np.ndarray]
     selected: np.ndarray
     accepted: np.ndarray
     invalid: np.ndarray
@@ -50,6 +50,16 @@ class ScheduleReport(NamedTuple):
     component_selected: np.ndarray = np.zeros(0)
     component_accepted: np.ndarray = np.zeros(0)
     component_invalid: np.ndarray = np.zeros(0)
+
+    @property
+    def rewards(self) -> np.ndarray | None:
+        """The paper's r; None for a schedule that has none."""
+        return self.learned.get("rewards")
+
+    @property
+    def counts(self) -> np.ndarray | None:
+        """The paper's c; None for a schedule that has none."""
+        return self.learned.get("counts")
 
     @property
     def rejected(self) -> np.ndarray:
@@ -206,17 +216,15 @@ class Result:
         self._require_draws()
         return summarise_outputs(self.draws, self._mixing, quantiles)
 
-    def diagnose(
-        self, most_values: int | None = None, most_outputs: int | None = None
-    ) -> Diagnosis:
+    def diagnose(self, max_values: int | None = None, max_outputs: int | None = None) -> Diagnosis:
         """Say in plain words, for each output, whether the run has converged.
 
         Parameters
         ----------
-        most_values
+        max_values
             Where the draws have more values, look only at every second, third, ... draw: quicker,
             and hardly less sharp.
-        most_outputs
+        max_outputs
             Where there are more scalar outputs, look only at some of them, evenly spread.
 
         Returns
@@ -224,11 +232,11 @@ class Result:
         A `Diagnosis`: print it, or ask ``.verdict`` and ``.outputs``.
         """
         self._require_draws()
-        is_thorough = most_values is None and most_outputs is None
+        is_thorough = max_values is None and max_outputs is None
         if is_thorough or "_mixing" in self.__dict__:
             mixing = self._mixing
         else:
-            mixing = measure(self.draws, self.num_superchains, most_values, most_outputs)
+            mixing = measure(self.draws, self.num_superchains, max_values, max_outputs)
         return diagnose_run(self.program, mixing, self.draws, *self._component_tallies)
 
     def _require_draws(self) -> None:

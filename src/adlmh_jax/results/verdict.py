@@ -12,20 +12,21 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from adlmh_jax.model import listed
 from adlmh_jax.results.mixing import Mixing
 
 GOOD_R_HAT = 1.01  # the limit for few chains: Vehtari et al. (2021), section 4
 FAIR_R_HAT = 1.05  # the limit for many chains, whose memory is tested as well
 BAD_R_HAT = 1.1  # more is never good: Gelman et al., Bayesian Data Analysis (2013), section 11.5
-FEWEST_DRAWS = 10  # of each chain: fewer show nothing of their memory
-FEWEST_CHAINS = 4
+MIN_DRAWS = 10  # of each chain: fewer show nothing of their memory
+MIN_CHAINS = 4
 MANY_CHAINS = 32  # from here on a correlation over chains says something
-FEWEST_EFFECTIVE = 400  # 100 for each of four chains: Vehtari et al. (2021), section 4
-FEWEST_MOVES = 5  # accepted proposals of a component in each chain
+MIN_EFFECTIVE = 400  # 100 for each of four chains: Vehtari et al. (2021), section 4
+MIN_MOVES = 5  # accepted proposals of a component in each chain
 FALSE_ALARM = 1e-5  # of a test on a run that has converged
 NEGLIGIBLE = 0.02  # standard deviations: a smaller difference is let pass, however certain
 SLIGHT_MEMORY = 0.05  # correlation that is left in chains 20 times as long as their memory
-MOST_SHOWN = 10  # outputs or components listed by name
+MAX_SHOWN = 10  # outputs or components listed by name
 
 LONGER = "Run longer: more `num_warmup` and `num_samples`, or more steps per draw (`thinning`)."
 BETTER = (
@@ -33,7 +34,7 @@ BETTER = (
     "the data, another proposal, or the model in other variables (centred predictors, scaled "
     "effects)."
 )
-MORE_CHAINS = f"Run at least {FEWEST_CHAINS} chains."
+MORE_CHAINS = f"Run at least {MIN_CHAINS} chains."
 LOOK = "Find out why the model gives numbers that are not finite."
 CERTAIN = (
     "If that value is certain, all is well; otherwise the chains need another proposal for it."
@@ -130,24 +131,18 @@ class Diagnosis:
         """Return the verdicts with reasons, worst first, and the remedies."""
         ranked = sorted(self.outputs, key=lambda output: -output.verdict.badness)
         lines = [self.headline, ""]
-        lines.extend(line for output in ranked[:MOST_SHOWN] for line in output.lines)
-        if len(ranked) > MOST_SHOWN:
-            lines.append(f"... and {len(ranked) - MOST_SHOWN} more outputs")
+        lines.extend(line for output in ranked[:MAX_SHOWN] for line in output.lines)
+        if len(ranked) > MAX_SHOWN:
+            lines.append(f"... and {len(ranked) - MAX_SHOWN} more outputs")
         remedies = dict.fromkeys(f.remedy for output in ranked for f in output.findings)
         if remedies:
             lines.extend(["", "What to do", *(f"  - {remedy}" for remedy in remedies)])
         return "\n".join(lines)
 
 
-def listed(names: Sequence[str], most: int = MOST_SHOWN) -> str:
-    """Write names in backticks, the first few of them."""
-    shown = ", ".join(f"`{name}`" for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
 def judge_mixing(m: Mixing, num_chains: int, num_draws: int) -> list[Finding]:
     """Say what speaks against the convergence of one scalar."""
-    if num_draws < FEWEST_DRAWS:
+    if num_draws < MIN_DRAWS:
         reason = f"There are only {num_draws} draws of each chain."
         return [Finding(Verdict.CANNOT_TELL, reason, LONGER)]
     if np.isnan(m.ess_bulk):
@@ -166,7 +161,7 @@ def judge_mixing(m: Mixing, num_chains: int, num_draws: int) -> list[Finding]:
 
 def _judge_chains(m: Mixing, num_chains: int) -> Iterator[Finding]:
     """Compare chains with each other."""
-    if num_chains < FEWEST_CHAINS:
+    if num_chains < MIN_CHAINS:
         reason = f"{num_chains} chains are too few to disagree with each other."
         yield Finding(Verdict.CANNOT_TELL, reason, MORE_CHAINS)
     if m.num_still == num_chains:
@@ -222,11 +217,9 @@ def _judge_drift(m: Mixing, num_chains: int) -> Iterator[Finding]:
 
 def _judge_size(m: Mixing) -> Iterator[Finding]:
     least = min(m.ess_bulk, m.ess_tail)
-    if least < FEWEST_EFFECTIVE:
+    if least < MIN_EFFECTIVE:
         where = "tails" if m.ess_tail < m.ess_bulk else "bulk"
-        reason = (
-            f"There are {least:.0f} effective draws of its {where}, of {FEWEST_EFFECTIVE} needed."
-        )
+        reason = f"There are {least:.0f} effective draws of its {where}, of {MIN_EFFECTIVE} needed."
         yield Finding(Verdict.CANNOT_TELL, reason, LONGER)
 
 
@@ -247,14 +240,16 @@ def judge_components(
     least = accepted.min(axis=0) / chains_each
     is_never_tried = selected.sum(axis=0) == 0
     is_never_moved = (accepted.sum(axis=0) == 0) & ~is_never_tried
-    is_starved = (least < FEWEST_MOVES) & ~is_never_tried & ~is_never_moved
+    is_starved = (least < MIN_MOVES) & ~is_never_tried & ~is_never_moved
     cases = [
         (is_never_tried, "Never selected", LONGER),
         (is_never_moved, "No proposal was ever accepted for", BETTER),
-        (is_starved, f"Fewer than {FEWEST_MOVES} accepted proposals per chain for", BETTER),
+        (is_starved, f"Fewer than {MIN_MOVES} accepted proposals per chain for", BETTER),
     ]
     return [
-        Finding(Verdict.CANNOT_TELL, f"{words} {listed(np.array(names)[chosen])}.", remedy)
+        Finding(
+            Verdict.CANNOT_TELL, f"{words} {listed(np.array(names)[chosen], MAX_SHOWN)}.", remedy
+        )
         for chosen, words, remedy in cases
         if chosen.any()
     ]

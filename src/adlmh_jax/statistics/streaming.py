@@ -94,11 +94,17 @@ def init_statistics(num_outputs: int, num_chains: int) -> Statistics:
     """Return the statistics of no draws."""
     empty = init_moments((num_outputs, num_chains))
     histogram = tally_zeros((num_outputs, NUM_BINS))
-    return Statistics(jnp.zeros((), jnp.int32), empty, empty, empty, histogram)
+    return Statistics(
+        num_draws=jnp.zeros((), jnp.int32),
+        batch=empty,
+        total=empty,
+        between=empty,
+        histogram=histogram,
+    )
 
 
-def update_statistics(statistics: Statistics, outputs: Array, most_draws: Array) -> Statistics:
-    """Take in a draw of the outputs ``[K, C]``, unless ``most_draws`` have been seen already."""
+def update_statistics(statistics: Statistics, outputs: Array, max_draws: Array) -> Statistics:
+    """Take in a draw of the outputs ``[K, C]``, unless ``max_draws`` have been seen already."""
     one = Moments(jnp.ones(()), outputs, jnp.zeros_like(outputs))
     batch = merge_moments(statistics.batch, one)
     is_full = batch.number >= BATCH
@@ -106,14 +112,15 @@ def update_statistics(statistics: Statistics, outputs: Array, most_draws: Array)
     empty = jax.tree.map(jnp.zeros_like, batch)
     bins = jnp.arange(NUM_BINS, dtype=outputs.dtype)
     seen = jnp.sum(outputs[:, None, :] == bins[:, None], axis=-1)
+    total, between = statistics.total, statistics.between
     updated = Statistics(
-        statistics.num_draws + 1,
-        _choose(is_full, empty, batch),
-        _choose(is_full, merge_moments(statistics.total, batch), statistics.total),
-        _choose(is_full, merge_moments(statistics.between, mean), statistics.between),
-        tally_add(statistics.histogram, seen),
+        num_draws=statistics.num_draws + 1,
+        batch=_choose(is_full, empty, batch),
+        total=_choose(is_full, merge_moments(total, batch), total),
+        between=_choose(is_full, merge_moments(between, mean), between),
+        histogram=tally_add(statistics.histogram, seen),
     )
-    return _choose(statistics.num_draws < most_draws, updated, statistics)
+    return _choose(statistics.num_draws < max_draws, updated, statistics)
 
 
 def _choose(condition: Array, new: Any, old: Any) -> Any:
@@ -159,11 +166,11 @@ def summarise(statistics: Statistics) -> Summary:
         between = np.asarray(statistics.between.squares, np.float64) / (num_batches - 1)
     between = np.where(num_batches > 1, between, np.nan)
     return Summary(
-        int(np.max(np.asarray(statistics.num_draws))),
-        _by_chain(mean),
-        _by_chain(variance),
-        _by_chain(between),
-        tally_total(statistics.histogram).sum(axis=0),
+        num_draws=int(np.max(np.asarray(statistics.num_draws))),
+        mean=_by_chain(mean),
+        variance=_by_chain(variance),
+        batch_variance=_by_chain(between),
+        histogram=tally_total(statistics.histogram).sum(axis=0),
     )
 
 

@@ -1,1 +1,28 @@
 """Runs on disk."""
+
+from adlmh_jax.store.base import Nowhere, Store
+from adlmh_jax.store.directory import Directory
+from adlmh_jax.store.files import (
+    Arrays,
+    load_arrays,
+    load_json,
+    make_directory,
+    save_arrays,
+    save_json,
+    save_text,
+)
+from adlmh_jax.store.fingerprint import run_settings
+
+__all__ = [
+    "Arrays",
+    "Directory",
+    "Nowhere",
+    "Store",
+    "load_arrays",
+    "load_json",
+    "make_directory",
+    "run_settings",
+    "save_arrays",
+    "save_json",
+    "save_text",
+]

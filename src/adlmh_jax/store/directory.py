@@ -1,40 +1,34 @@
-"""A run on disk: its draws and its last state survive whatever ends the process."""
+"""A run in a directory: its draws and its last state survive whatever ends the process."""
 
 import time
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from adlmh_jax.graph.constants import to_bytes
-from adlmh_jax.engine.runner import Devices, RunState, restore, to_host
+from adlmh_jax.engine import Devices, Done, Kept, RunState, restore, to_host
 from adlmh_jax.store.files import load_arrays, load_json, make_directory, save_arrays, save_json
-from adlmh_jax.engine.superchain import Kept
 
 SECONDS_BETWEEN = 5.0  # writing takes time: not after every chunk
 SETTINGS, STATE = "run.json", "state.npz"
 
 
-class Done(NamedTuple):
-    """How far a run is: its state, draws made in warm-up and sampling, and the recorded ones."""
-
-    state: RunState
-    num_warmup: int
-    num_samples: int
-    parts: list[Kept]
-
-
-class Store:
+class Directory:
     """The directory of one run.
 
     A state is written after the draws that led to it, and knows how many files of draws belong to
     it: a process that dies in between leaves a file that is written anew.
     """
 
-    def __init__(self, directory: str | Path, settings: Mapping[str, Any], resume: bool) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        settings: Mapping[str, Any],
+        num_superchains: int,
+        resume: bool,
+    ) -> None:
         self._directory = make_directory(Path(directory))
         known = load_json(self._directory / SETTINGS)
         if known is not None and not resume:
@@ -50,6 +44,8 @@ class Store:
                 f"{', '.join(sorted(names))}. Name another directory."
             )
         save_json(self._directory / SETTINGS, self._settings)
+        self._num_superchains = num_superchains
+        self._last: Done | None = None
         self._waiting: list[Kept] = []
         self._num_files = 0
         self._written = time.monotonic()
@@ -75,11 +71,19 @@ class Store:
     def _path(self, number: int) -> Path:
         return self._directory / f"draws-{number:05d}.npz"
 
-    def save(self, done: Done, num_superchains: int, is_last: bool) -> None:
-        """Take note of the last chunk; write, if it is time."""
+    def save(self, done: Done) -> None:
+        """Take note of a chunk; write, if it is time."""
+        self._last = done
         self._waiting.extend(done.parts)
-        if not is_last and time.monotonic() - self._written < SECONDS_BETWEEN:
-            return
+        if time.monotonic() - self._written >= SECONDS_BETWEEN:
+            self._write(done)
+
+    def close(self) -> None:
+        """Write the last chunks."""
+        if self._last is not None:
+            self._write(self._last)
+
+    def _write(self, done: Done) -> None:
         state = to_host(done.state.superchains)
         if jax.process_index() == 0:
             if self._waiting:
@@ -87,20 +91,13 @@ class Store:
                 save_arrays(self._path(self._num_files), self._settings, _leaves(joined))
             self._num_files += bool(self._waiting)
             counts = (done.state.next_round, done.num_warmup, done.num_samples, self._num_files)
-            leaves = _leaves(jax.tree.map(lambda leaf: leaf[:num_superchains], state))
+            leaves = _leaves(jax.tree.map(lambda leaf: leaf[: self._num_superchains], state))
             arrays = {"counts": np.array(counts), **leaves}
             save_arrays(self._directory / STATE, self._settings, arrays)
         self._waiting.clear()
+        self._last = None
         self._written = time.monotonic()
 
 
 def _leaves(tree: Any) -> dict[str, np.ndarray]:
     return {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-
-
-def fingerprint(tree: Any) -> int:
-    """Return a number that tells arrays from others."""
-    code = 0
-    for leaf in jax.tree.leaves(tree):
-        code = zlib.crc32(to_bytes(leaf), code)
-    return code

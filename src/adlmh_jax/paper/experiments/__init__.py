@@ -5,17 +5,13 @@ from adlmh_jax.paper.experiments.cases import CASE_NAMES
 from adlmh_jax.paper.experiments.demonstration import demo
 from adlmh_jax.paper.experiments.report import readme_section
 from adlmh_jax.paper.experiments.reproduction import load_numbers, reproduce
-from adlmh_jax.interop.user_model import run_model
-from adlmh_jax.store.files import make_directory
 
 __all__ = [
     "CASE_NAMES",
     "Budget",
     "demo",
     "load_numbers",
-    "make_directory",
     "quick_budget",
     "readme_section",
     "reproduce",
-    "run_model",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from adlmh_jax.paper import zoo
 from adlmh_jax.paper.experiments.budget import FAST_EPOCH
-from adlmh_jax.schedules.base import Schedule, ucb, uniform
+from adlmh_jax.schedules import Schedule, ucb, uniform
 
 PAPER_OPTIONS = {"proposals": "prior", "blocks": "never"}
 AUTO = {"proposals": "auto", "blocks": "auto"}

@@ -9,7 +9,7 @@ from adlmh_jax.paper.experiments import figures, studies
 from adlmh_jax.paper.experiments.budget import FAST_EPOCH, Budget
 from adlmh_jax.paper.experiments.cases import CASES, PAPER_METHODS
 from adlmh_jax.paper.experiments.runs import Lab
-from adlmh_jax.store.files import make_directory
+from adlmh_jax.store import make_directory
 
 DEMO_STEPS = 100_000
 SHOWN_STEPS = (1_000, 10_000, 100_000)

@@ -10,9 +10,9 @@ from adlmh_jax.paper.experiments.cases import PAPER_METHODS, Case
 from adlmh_jax.paper.experiments.claim import PAPERS_RATIO
 from adlmh_jax.paper.experiments.runs import Lab
 from adlmh_jax.paper.experiments.studies import bar_reports, claim_curves, paper_stretch
-from adlmh_jax.results.plots import plot_convergence, plot_schedule
-from adlmh_jax.store.files import Arrays
 from adlmh_jax.paper.zoo import Problem, Truth
+from adlmh_jax.results import plot_convergence, plot_schedule
+from adlmh_jax.store import Arrays
 
 DOTS_PER_INCH = 120
 FIRST_STEP = 100  # curves start here: before, they are about the start

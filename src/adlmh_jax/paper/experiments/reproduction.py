@@ -10,7 +10,7 @@ from adlmh_jax.paper.experiments import figures, report, studies
 from adlmh_jax.paper.experiments.budget import Budget
 from adlmh_jax.paper.experiments.cases import CASE_NAMES, CASES, Case
 from adlmh_jax.paper.experiments.runs import Lab
-from adlmh_jax.store.files import load_json, make_directory, save_json, save_text
+from adlmh_jax.store import load_json, make_directory, save_json, save_text
 
 
 def reproduce(

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from adlmh_jax.paper.distances import log_checkpoints, running_curve
+from adlmh_jax.paper import log_checkpoints, running_curve
 from adlmh_jax.paper.experiments.budget import Budget
 from adlmh_jax.paper.experiments.cases import Case, Method
-from adlmh_jax.results.mixing import autocovariance, effective_size
-from adlmh_jax.results.result import Result, ScheduleReport
-from adlmh_jax.sampling import sample
-from adlmh_jax.store.files import (
-    Arrays,
-    load_arrays,
-    load_json,
-    save_arrays,
-    save_json,
-)
-from adlmh_jax.results.verdict import ConvergenceWarning
 from adlmh_jax.paper.zoo import Problem
+from adlmh_jax.results import (
+    ConvergenceWarning,
+    Result,
+    ScheduleReport,
+    autocovariance,
+    effective_size,
+)
+from adlmh_jax.sampling import sample
+from adlmh_jax.store import Arrays, load_arrays, load_json, save_arrays, save_json
 
 WINDOW = (10_000, 500)  # burn-in and consecutive draws of the Kalman figure (section 5)
 LAGS = (1, 10, 100, 1_000, 10_000)
@@ -274,11 +272,10 @@ CONSTANTS = frozenset({"checkpoints", "names"})
 def schedule_report(arrays: Arrays) -> ScheduleReport:
     """Return the schedule that a stretch kept, as a run reports it."""
     return ScheduleReport(
-        arrays["names"].tolist(),
-        arrays["weights"],
-        arrays.get("rewards"),
-        arrays.get("counts"),
-        arrays["selected"],
-        arrays["accepted"],
-        arrays["invalid"],
+        names=arrays["names"].tolist(),
+        weights=arrays["weights"],
+        learned={name: arrays[name] for name in ("rewards", "counts") if name in arrays},
+        selected=arrays["selected"],
+        accepted=arrays["accepted"],
+        invalid=arrays["invalid"],
     )

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from adlmh_jax.paper import zoo
-from adlmh_jax.paper.distances import quartiles
+from adlmh_jax.paper import quartiles, zoo
 from adlmh_jax.paper.experiments.cases import ADLMH, LMH, PAPER_METHODS, Case, Method
 from adlmh_jax.paper.experiments.claim import Curves, sample_ratio, verdict
 from adlmh_jax.paper.experiments.runs import LAGS, Lab, Stretch, schedule_report
-from adlmh_jax.results.plots import unit_rewards
-from adlmh_jax.results.result import ScheduleReport
-from adlmh_jax.schedules.base import ucb
-from adlmh_jax.store.files import Arrays
+from adlmh_jax.results import ScheduleReport, unit_rewards
+from adlmh_jax.schedules import ucb
+from adlmh_jax.store import Arrays
 
-MOST_DRAWS = 26_000_000  # of the chains of one stretch: they are in memory at once
-FEWEST_SUPERCHAINS = 16  # a bootstrap over fewer says little
+MAX_DRAWS = 26_000_000  # of the chains of one stretch: they are in memory at once
+MIN_SUPERCHAINS = 16  # a bootstrap over fewer says little
 SETTLED = 1_000  # steps from which on bands are compared
 LEMMA_STEPS = (1_000, 3_000, 10_000, 30_000, 100_000)
 LEMMA = Case(
@@ -75,8 +73,8 @@ def claim_stretches(lab: Lab, case: Case, method: Method) -> list[Stretch]:
     steps = max(1, round(case.claim_steps * lab.budget.claim_scale))
     total = lab.budget.claim_restarts
     if method.chains > 1:
-        total = max(FEWEST_SUPERCHAINS, math.ceil(total / method.chains))
-    each = max(1, min(math.ceil(total / 2), MOST_DRAWS // (method.chains * steps)))
+        total = max(MIN_SUPERCHAINS, math.ceil(total / method.chains))
+    each = max(1, min(math.ceil(total / 2), MAX_DRAWS // (method.chains * steps)))
     numbers = range(math.ceil(total / each))
     return [
         Stretch(case, method, "claim", each, steps, steps, ("curve",), batch=n) for n in numbers

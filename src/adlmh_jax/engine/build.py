@@ -1,0 +1,98 @@
+"""`build_engine`: the one assembly of a compiled model, its proposals and a schedule."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from adlmh_jax.engine.config import default_epoch
+from adlmh_jax.engine.superchain import EngineSpec, Keep, plan_rounds
+from adlmh_jax.model import Program
+from adlmh_jax.moves import KernelData, build_kernel, name_entries
+from adlmh_jax.proposals import Chosen, SitePlan, plan_sites
+from adlmh_jax.schedules import Schedule, restrict
+
+
+class Engine(NamedTuple):
+    """A compiled model, ready to run.
+
+    Attributes
+    ----------
+    program
+        The compiled model.
+    plans
+        How each site is moved.
+    spec, data
+        What is compiled, and its arrays.
+    entry_names
+        Names of what the schedule selects from, ``[M]``.
+    """
+
+    program: Program
+    plans: dict[str, SitePlan]
+    spec: EngineSpec
+    data: KernelData
+    entry_names: tuple[str, ...]
+
+
+def build_engine(
+    program: Program,
+    *,
+    schedule: Schedule,
+    proposals: Chosen = "auto",
+    blocks: str = "auto",
+    thinning: int | None = None,
+    epoch: int | None = None,
+    keep: Keep | None = None,
+    held: Collection[str] = (),
+    has_one_draw: bool = False,
+) -> Engine:
+    """Put together what a run needs.
+
+    Parameters
+    ----------
+    program
+        From `compile_model`.
+    schedule, proposals, blocks
+        As for `sample`.
+    thinning
+        Steps of a draw. Default: one for each entry that moves.
+    epoch
+        Steps between updates of the weights. Default: see `default_epoch`.
+    keep
+        What to record of a draw; default: the log density alone.
+    held
+        Sites that are never moved.
+    has_one_draw
+        Whether a round must be a single draw, though more would fit in an epoch.
+    """
+    check_schedule(schedule)
+    plans = plan_sites(program, proposals, blocks)
+    plans |= dict.fromkeys(held, SitePlan())
+    kernel, data = build_kernel(program, plans)
+    names = name_entries(program, plans)
+    owners = [site for site, own in names.items() for _ in own]
+    moved = tuple(number for number, site in enumerate(owners) if site not in held)
+    spec = EngineSpec(
+        kernel=kernel,
+        schedule=restrict(schedule, moved, kernel.num_entries),
+        plan=plan_rounds(
+            thinning or len(moved), epoch or default_epoch(kernel.num_entries), has_one_draw
+        ),
+        keep=Keep() if keep is None else keep,
+        outputs=program.output_layout.rows(),
+    )
+    return Engine(
+        program=program,
+        plans=plans,
+        spec=spec,
+        data=data,
+        entry_names=tuple(name for own in names.values() for name in own),
+    )
+
+
+def check_schedule(schedule: Any) -> None:
+    """Refuse what is no schedule."""
+    if not isinstance(schedule, Schedule):
+        raise TypeError(
+            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
+            f"{type(schedule).__name__}."
+        )

@@ -1,0 +1,85 @@
+"""A model with its arguments, and what one run of it did."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpyro
+from numpyro import handlers
+
+from adlmh_jax.model import errors
+from adlmh_jax.model.distributions import is_delta
+from adlmh_jax.types import Array, Key, Model, Position
+
+Outputs = str | list[str] | tuple[str, ...] | Callable[[dict[str, Array]], Any] | None
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A model, what to call it with, and what is asked of it."""
+
+    model: Model
+    args: tuple
+    kwargs: Mapping[str, Any]
+    outputs: Outputs
+
+    def run(self, position: Position, key: Key) -> "ModelRun":
+        """Run the model once with its latent sites at ``position`` (others are drawn)."""
+        return run_model(self.model, self.args, self.kwargs, position, key)
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """What one run of the model did: its NumPyro trace, and what it returned."""
+
+    trace: dict[str, dict[str, Any]]
+    returned: Any
+
+    @property
+    def latent(self) -> dict[str, dict[str, Any]]:
+        """The messages of the latent sites. A Delta has no freedom: it is deterministic."""
+        return {
+            name: message
+            for name, message in self.trace.items()
+            if message["type"] == "sample"
+            and not message["is_observed"]
+            and not is_delta(message["fn"])
+        }
+
+    @property
+    def scored(self) -> dict[str, dict[str, Any]]:
+        """The messages of all sites with a log-probability."""
+        return {name: m for name, m in self.trace.items() if m["type"] == "sample"}
+
+    @property
+    def structure(self) -> dict[str, tuple[int, ...]]:
+        """Shape of the distribution of every scored site: what must be the same on every run."""
+        return {name: tuple(message["fn"].shape()) for name, message in self.scored.items()}
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """Values that can be outputs: latent, then deterministic sites (Delta's among them)."""
+        latent = self.latent
+        values = {name: message["value"] for name, message in latent.items()}
+        for name, message in self.trace.items():
+            is_fixed = message["type"] == "sample" and not message["is_observed"]
+            if name not in latent and (is_fixed or message["type"] == "deterministic"):
+                values[name] = message["value"]
+        return values
+
+
+class _FixedSubsamples(numpyro.primitives.Messenger):
+    """Refuse plates that would pick other rows on every run."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "plate" and msg["value"] is None and msg["kwargs"]["rng_key"] is None:
+            size, subsample = msg["args"]
+            raise errors.random_subsample(msg["name"], size, subsample)
+
+
+def run_model(model: Model, args: tuple, kwargs: Mapping, position: Position, key: Key) -> ModelRun:
+    """Run a model once with its latent sites at ``position`` (others are drawn)."""
+    seeded = handlers.seed(_FixedSubsamples(model), key)
+    with handlers.trace() as trace:
+        returned = handlers.substitute(seeded, data=position)(*args, **kwargs)
+    return ModelRun(dict(trace), returned)

@@ -1,0 +1,109 @@
+"""What the sampler asks of a NumPyro distribution: densities, supports, draws, transforms."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro.distributions import biject_to, constraints
+from numpyro.distributions.util import is_identically_one
+
+from adlmh_jax.model import errors
+from adlmh_jax.types import Array, Key
+
+MAX_CANDIDATES = 256  # a support with more values is not enumerated
+
+
+def unwrapped(fn: Any) -> Any:
+    """Strip the wrappers that do not change the kind of a distribution."""
+    wrappers = (dist.MaskedDistribution, dist.ExpandedDistribution, dist.Independent)
+    while isinstance(fn, wrappers):
+        fn = fn.base_dist
+    return fn
+
+
+def unmasked(fn: Any) -> Any:
+    """Return the distribution without masks: what a prior draw is drawn from."""
+    if isinstance(fn, dist.MaskedDistribution):
+        return unmasked(fn.base_dist)
+    if isinstance(fn, dist.Independent):
+        base = unmasked(fn.base_dist)
+        return fn if base is fn.base_dist else base.to_event(fn.reinterpreted_batch_ndims)
+    if isinstance(fn, dist.ExpandedDistribution):
+        base = unmasked(fn.base_dist)
+        return fn if base is fn.base_dist else base.expand(fn.batch_shape)
+    return fn
+
+
+def is_delta(fn: Any) -> bool:
+    """Whether a distribution has a single value."""
+    return isinstance(unwrapped(fn), dist.Delta)
+
+
+def is_factor(fn: Any) -> bool:
+    """Whether a distribution is that of `numpyro.factor`, which has no value."""
+    return isinstance(unwrapped(fn), dist.Unit)
+
+
+def is_improper(fn: Any) -> bool:
+    """Whether a distribution cannot be drawn from."""
+    return isinstance(unwrapped(fn), dist.ImproperUniform)
+
+
+def log_terms(message: dict[str, Any]) -> Array:
+    """Return the log-probabilities of a site's batch elements, scaled and masked as NumPyro's."""
+    # A NumPy value would make NumPyro check supports with NumPy, which traced bounds do not allow.
+    fn, value = message["fn"], jnp.asarray(message["value"])
+    try:
+        if message["intermediates"]:
+            terms = fn.log_prob(value, message["intermediates"])
+        else:
+            terms = fn.log_prob(value)
+    except (TypeError, ValueError) as error:
+        raise errors.cannot_score(message["name"], message, error) from error
+    scale = message["scale"]
+    return terms if scale is None or is_identically_one(scale) else terms * scale
+
+
+def in_support(fn: Any, value: Array, batch_shape: tuple[int, ...]) -> Array:
+    """Return whether each batch element lies in the support of its distribution.
+
+    We ask the support itself: with validation off, NumPyro's log-probabilities are finite outside.
+    """
+    inside = jnp.asarray(fn.support(value))
+    extra = tuple(range(len(batch_shape), inside.ndim))
+    return jnp.broadcast_to(jnp.all(inside, axis=extra) if extra else inside, batch_shape)
+
+
+def unconstraining(fn: Any) -> Any:
+    """Return the transform from the unconstrained scale to the support; None if they are one."""
+    is_real = fn.support is constraints.real or isinstance(fn.support, type(constraints.real))
+    return None if is_real else biject_to(fn.support)
+
+
+def candidates_of(fn: Any) -> tuple[int, ...]:
+    """Return the values of a finite scalar support, if they are the same for every element."""
+    if not fn.has_enumerate_support or fn.event_shape:
+        return ()
+    try:
+        values = fn.enumerate_support(expand=False)
+    except NotImplementedError:  # NumPyro's word for supports that differ between elements
+        return ()
+    values = jnp.ravel(values)
+    return tuple(map(int, values)) if values.size <= MAX_CANDIDATES else ()
+
+
+def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:
+    """Draw from the prior of a site: its distribution without masks."""
+    fn = unmasked(fn)
+    inner = unwrapped(fn)
+    if isinstance(inner, (dist.CategoricalProbs, dist.CategoricalLogits)) and not sample_shape:
+        return _draw_category(inner.probs, key, fn.batch_shape + fn.event_shape)
+    return fn.sample(key, sample_shape) if sample_shape else fn.sample(key)
+
+
+def _draw_category(probs: Array, key: Key, shape: tuple[int, ...]) -> Array:
+    """Draw by the inverse of the distribution function: one uniform instead of one per category."""
+    upper = jnp.cumsum(probs, axis=-1)[..., :-1] / jnp.sum(probs, axis=-1, keepdims=True)
+    uniform = jax.random.uniform(key, shape, probs.dtype)
+    return jnp.sum(uniform[..., None] >= upper, axis=-1).astype(jnp.int32)

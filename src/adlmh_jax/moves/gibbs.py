@@ -1,0 +1,50 @@
+"""Gibbs steps: every value of a finite support is tried, and none rejected."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from adlmh_jax.moves.branch import Branch
+from adlmh_jax.moves.metropolis import to_uniform
+from adlmh_jax.moves.scope import Moved, Scope
+from adlmh_jax.types import Array
+
+
+def gibbs(branch: Branch, old: dict[int, Any], scope: Scope) -> Moved:
+    """Draw what the scope covers from its full conditional; elements do not see each other."""
+    own, site = branch.reads[0].number, branch.site
+
+    def put(value: Array) -> Array:
+        full = jnp.broadcast_to(value, site.shape).astype(site.dtype)
+        return scope.put(old[own], full)
+
+    def score(value: Array) -> Array:
+        return scope.reduce(branch.score.run({**old, own: put(value)}))
+
+    candidates = jnp.asarray(branch.variant.candidates, site.dtype)
+    scores = scope.try_all(score, candidates)
+    chosen, is_invalid, can_move = _draw_candidate(scores, to_uniform(scope.value_words()))
+    new = {**old, own: jnp.where(can_move, put(candidates[chosen]), old[own])}
+    return Moved(
+        values=(new[own],),
+        log_terms=tuple(branch.score.run(new)),
+        outputs=tuple(branch.outputs.run(new)),
+        is_accepted=can_move,
+        is_invalid=is_invalid,
+        log_ratio=jnp.where(can_move, jnp.inf, -jnp.inf),
+    )
+
+
+def _draw_candidate(scores: Array, uniforms: Array) -> tuple[Array, Array, Array]:
+    """Draw an index with probabilities proportional to ``exp(scores)`` along the first axis.
+
+    Scores of NaN or +inf have no probability; where nothing has any, nothing can move.
+    """
+    is_bad = jnp.isnan(scores) | jnp.isposinf(scores)
+    scores = jnp.where(is_bad, -jnp.inf, scores)
+    top = jnp.max(scores, axis=0)
+    can_move = jnp.isfinite(top)
+    weights = jnp.exp(scores - jnp.where(can_move, top, 0.0))
+    upper = jnp.cumsum(weights, axis=0)
+    chosen = jnp.sum(uniforms * upper[-1] > upper[:-1], axis=0)
+    return chosen, jnp.any(is_bad, axis=0), can_move

@@ -1,0 +1,54 @@
+"""One move of one chain: what a branch knows, and how it moves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from adlmh_jax.moves.branch import Branch
+from adlmh_jax.moves.gibbs import gibbs
+from adlmh_jax.moves.metropolis import Accept, accept_by_ratio, metropolis
+from adlmh_jax.moves.scope import Before, Block, Moved, Scope, SingleElement
+from adlmh_jax.types import Array
+
+
+def move_one(
+    branch: Branch,
+    constants: Mapping[int, Any],
+    scale: Array,
+    words: Array,
+    before: Before,
+    element: Array,
+    accept: Accept = accept_by_ratio,
+) -> Moved:
+    """Move one element of the branch's site, or all of them if the branch is a block."""
+    known = bind(branch, constants, scale, words, before.reads)
+    is_block = branch.variant.is_block
+    scope: Scope = Block(branch, words) if is_block else SingleElement(branch, words, element)
+    if branch.variant.candidates:
+        return gibbs(branch, known, scope)
+    return metropolis(branch, known, before, scope, accept)
+
+
+def bind(
+    branch: Branch,
+    constants: Mapping[int, Any],
+    scale: Array,
+    words: Array,
+    reads: tuple[Array, ...],
+) -> dict[int, Any]:
+    """Return the known values of a branch, by number: constants, sites read, random inputs."""
+    known = dict(constants)
+    known.update({read.number: value for read, value in zip(branch.reads, reads, strict=True)})
+    known.update({number: noise.make(words) for number, noise in branch.noise})
+    if branch.scale is not None:
+        known[branch.scale] = scale
+    return known
+
+
+def is_different(new: Array, old: Array) -> Array:
+    """Whether outputs differ; NaN equals NaN, or a NaN output would be rewarded forever."""
+    differs = new != old
+    if jnp.issubdtype(new.dtype, jnp.inexact):
+        differs &= ~(jnp.isnan(new) & jnp.isnan(old))
+    return differs

@@ -1,0 +1,179 @@
+"""What one decision of a move covers: a single element, or each element of a block.
+
+Single elements and blocks propose, score and decide alike. They differ in how the touched terms are
+reduced to what is decided upon, and in what a decision spreads to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from adlmh_jax.graph import KEY_WORDS, reduce_to_elements, spread_to_term
+from adlmh_jax.moves.branch import ACCEPT_WORD, Branch
+from adlmh_jax.types import Array
+
+
+class Before(NamedTuple):
+    """A chain before a move: the sites that are read, and what will be touched."""
+
+    reads: tuple[Array, ...]
+    log_terms: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+
+class Moved(NamedTuple):
+    """A chain after a move.
+
+    Attributes
+    ----------
+    values
+        Of the moved site, then of the sites redrawn with it.
+    log_terms, outputs
+        What was touched.
+    is_accepted, is_invalid, log_ratio
+        The decision, the density being NaN or +inf, and the logarithm of the ratio of eq. 6:
+        scalars, or one for each element of a block.
+    """
+
+    values: tuple[Array, ...]
+    log_terms: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    is_accepted: Array
+    is_invalid: Array
+    log_ratio: Array
+
+
+class Proposed(NamedTuple):
+    """What a chain would become: as `Moved`, with all that is known at the new values."""
+
+    values: Sequence[Array]
+    log_terms: Sequence[Array]
+    known: dict[int, Any]
+
+
+@dataclass(frozen=True)
+class SingleElement:
+    """One element moves, with one decision on all that it touches.
+
+    Attributes
+    ----------
+    branch, words, element
+        The computations, the chain's random words, and which element of the site.
+    """
+
+    branch: Branch
+    words: Array
+    element: Array
+
+    def put(self, old: Array, new: Array) -> Array:
+        """Return the site's old value with the moved element replaced by that of ``new``."""
+        site = self.branch.site
+        if site.num_components == 1:
+            return new.reshape(site.shape)
+        is_moved = jnp.arange(site.num_components) == self.element
+        is_moved = is_moved.reshape(*site.batch_shape, *(1 for _ in site.event_shape))
+        return jnp.where(is_moved, new, old)
+
+    def reduce(self, terms: Sequence[Array]) -> Array:
+        """Sum all terms."""
+        return sum((jnp.sum(term) for term in terms), start=jnp.zeros(()))
+
+    def of_moved(self, per_element: Array) -> Array:
+        """Return the number that belongs to the moved element."""
+        return per_element.reshape(-1)[self.element]
+
+    def accept_words(self) -> Array:
+        """Return the random word that decides on acceptance."""
+        return self.words[ACCEPT_WORD]
+
+    def value_words(self) -> Array:
+        """Return the random word that draws a value."""
+        return self.words[self.branch.key_start]
+
+    def try_all(self, score: Callable[[Array], Array], candidates: Array) -> Array:
+        """Score candidates side by side: there is one number for each."""
+        return jax.vmap(score)(candidates)
+
+    def settle(self, proposed: Proposed, before: Before, is_accepted: Array) -> tuple:
+        """Take all that was proposed, or nothing: values, terms and outputs."""
+
+        def choose(new: Sequence[Array], old: Sequence[Array]) -> tuple[Array, ...]:
+            return tuple(jnp.where(is_accepted, n, o) for n, o in zip(new, old, strict=True))
+
+        old_values = [before.reads[0], *(before.reads[r.read] for r in self.branch.redraws)]
+        return (
+            choose(proposed.values, old_values),
+            choose(proposed.log_terms, before.log_terms),
+            choose(self.branch.outputs.run(proposed.known), before.outputs),
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """All elements move at once; each is decided upon by its own terms.
+
+    Attributes
+    ----------
+    branch, words
+        The computations, and the chain's random words.
+    """
+
+    branch: Branch
+    words: Array
+
+    def put(self, old: Array, new: Array) -> Array:
+        """Return the new value of the whole site."""
+        del old
+        return new.reshape(self.branch.site.shape)
+
+    def reduce(self, terms: Sequence[Array]) -> Array:
+        """Sum terms by the element that they belong to."""
+        shape = self.branch.site.batch_shape
+        return sum(
+            (
+                reduce_to_elements(term, axes, shape)
+                for term, axes in zip(terms, self.branch.term_axes, strict=True)
+            ),
+            start=jnp.zeros(shape),
+        )
+
+    def of_moved(self, per_element: Array) -> Array:
+        """Return the numbers of all elements."""
+        return per_element
+
+    def accept_words(self) -> Array:
+        """Return a random word for each element's decision."""
+        return self._random_words()
+
+    def value_words(self) -> Array:
+        """Return a random word for each element's value."""
+        return self._random_words()
+
+    def _random_words(self) -> Array:
+        start = self.branch.key_start
+        key = jax.random.wrap_key_data(self.words[start : start + KEY_WORDS], impl="threefry2x32")
+        return jax.random.bits(key, self.branch.site.batch_shape, "uint32")
+
+    def try_all(self, score: Callable[[Array], Array], candidates: Array) -> Array:
+        """Score candidates in turn: each is as large as the block."""
+        return jax.lax.map(score, candidates)
+
+    def settle(self, proposed: Proposed, before: Before, is_accepted: Array) -> tuple:
+        """Take the accepted elements, with their terms, and compute the outputs there."""
+        branch = self.branch
+        wide = is_accepted.reshape(is_accepted.shape + (1,) * len(branch.site.event_shape))
+        value = jnp.where(wide, proposed.values[0], before.reads[0])
+        terms = tuple(
+            jnp.where(spread_to_term(is_accepted, axes, new.shape), new, old)
+            for axes, new, old in zip(
+                branch.term_axes, proposed.log_terms, before.log_terms, strict=True
+            )
+        )
+        outputs = branch.outputs.run({**proposed.known, branch.reads[0].number: value})
+        return (value,), terms, tuple(outputs)
+
+
+Scope = SingleElement | Block

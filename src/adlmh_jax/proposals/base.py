@@ -1,0 +1,153 @@
+"""What a proposal is, and what it makes of a site.
+
+To add one, write a factory that returns a `Proposal` in a file of its own, and export it. A
+proposal gives a new value and one number, log q(x | x') - log q(x' | x); it never accepts or
+rejects.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from adlmh_jax.model import Program, Proposals, Propose, Site
+
+PRIOR = -1  # number of the proposal that draws from the prior
+LEARNED = -1.0  # a share that is learned; unlike None and NaN it is a number that equals itself
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """How a new value of a component is drawn.
+
+    Attributes
+    ----------
+    text
+        The proposal as it is written.
+    function_for
+        ``site ->`` the function to trace with the model; None for a draw from the prior, which is
+        always traced. It raises ValueError where the site cannot be proposed so.
+    check
+        ``(program, site) -> None``: the same, for what is known only of the compiled model.
+    is_gibbs
+        Whether every value of a finite support is tried, and none rejected.
+    is_judged
+        Whether its acceptance says what it is worth, so that its share of a mixture can be learned.
+    """
+
+    text: str
+    function_for: Callable[[Site], Propose | None]
+    check: Callable[[Program, Site], None] = lambda program, site: None
+    is_gibbs: bool = False
+    is_judged: bool = True
+
+    def __or__(self, other: "Proposal") -> "Mixture":
+        """Mix two proposals, their shares being learned: see `mixture`."""
+        return mixture(self, other)
+
+    def __str__(self) -> str:
+        """Return the proposal as it is written."""
+        return self.text
+
+    @property
+    def parts(self) -> tuple["Proposal", ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def second_share(self) -> float:
+        """Probability of a second proposal: there is none."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Two proposals, one of which is taken at random; see `mixture`."""
+
+    parts: tuple[Proposal, Proposal]
+    share: float | None
+
+    def __or__(self, other: Proposal) -> "Mixture":
+        """Refuse a third proposal."""
+        return mixture(self, other)
+
+    def __str__(self) -> str:
+        """Return the mixture as it is written."""
+        first, second = self.parts
+        if self.share is None:
+            return f"{first} | {second}"
+        return f"mixture({first}, {second}, {self.share:g})"
+
+    @property
+    def second_share(self) -> float:
+        """Probability of the second proposal, or `LEARNED`."""
+        if self.share is not None:
+            return self.share
+        return LEARNED if all(part.is_judged for part in self.parts) else 0.5
+
+
+def mixture(
+    first: "Proposal | Mixture", second: "Proposal | Mixture", share: float | None = None
+) -> Mixture:
+    """Take one of two proposals at each step: the second with the probability ``share``.
+
+    None, or ``first | second``: learned during warm-up; with a proposal of your own, one half, for
+    what its acceptance is worth cannot be known.
+    """
+    for proposal in (first, second):
+        if isinstance(proposal, Mixture):
+            raise ValueError("A mixture has two proposals; three cannot be mixed.")
+        if not isinstance(proposal, Proposal):
+            raise TypeError(f"A mixture is of two proposals, got {proposal!r}.")
+        if proposal.is_gibbs:
+            raise ValueError("`gibbs()` never rejects: there is nothing to gain from mixing it.")
+    if share is not None and not 0.0 < share < 1.0:
+        raise ValueError(f"The `share` of a mixture must be between 0 and 1, got {share}.")
+    return Mixture((first, second), share)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the one or two moves of a site.
+
+    Attributes
+    ----------
+    proposal
+        Number of the site's traced proposal; `PRIOR` for a prior draw.
+    candidates
+        For a Gibbs step: all values of the site's support. Empty for Metropolis-Hastings.
+    is_block
+        Whether all elements move at once, each accepted or rejected on its own.
+    is_compared
+        Whether its acceptance is compared with that of another variant.
+    """
+
+    proposal: int = PRIOR
+    candidates: tuple[int, ...] = ()
+    is_block: bool = False
+    is_compared: bool = False
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """How a site is moved.
+
+    Attributes
+    ----------
+    variants
+        One or two moves.
+    functions
+        The proposals to trace, by (site, number).
+    second_share
+        Probability of the second variant, or `LEARNED`.
+    text
+        The plan for people.
+    """
+
+    variants: tuple[Variant, ...] = (Variant(),)
+    functions: Proposals = field(default_factory=dict)
+    second_share: float = 0.0
+    text: str = "prior()"
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all elements move at once."""
+        return self.variants[0].is_block

@@ -1,0 +1,99 @@
+"""`ucb`: upper confidence bounds on unit rewards, which is AdLMH."""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from adlmh_jax.schedules.base import Schedule, apply_floor
+from adlmh_jax.schedules.rewards import pool_outputs, propagate_rewards
+from adlmh_jax.statistics import CompensatedSum, compensated, compensated_add
+from adlmh_jax.types import Array, EpochLog
+
+# Numbers in a superchain's histories, K x M for each chain that counts. An epoch passes over all of
+# them: with more, learning would take longer than the steps that it learns from.
+MAX_HISTORY = 1 << 16
+MAX_CHAIN_HISTORY = 1 << 24  # numbers in the histories of one chain
+
+
+class UcbState(NamedTuple):
+    """What Algorithm 3 keeps.
+
+    Attributes
+    ----------
+    rewards, counts
+        The paper's r and c, ``[M]``, summed over the superchain's chains. Both start at 1.
+    history
+        Per output, how often each entry was accepted since the output's last change: a multiset,
+        ``[K, M, C]``.
+    """
+
+    rewards: CompensatedSum
+    counts: CompensatedSum
+    history: Array
+
+
+@functools.cache
+def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
+    """Select components by upper confidence bounds on their unit rewards: AdLMH.
+
+    Parameters
+    ----------
+    exploration
+        C of eq. 17; 0.5 in all of the paper's experiments (section 5).
+    joint_output
+        Treat the whole output vector as one output, instead of one history per scalar.
+
+    Notes
+    -----
+    In a superchain of many chains, rewards and counts are sums over its chains, so the exploration
+    term shrinks with the evidence of all of them; with one chain they are the paper's. Where the
+    histories of every chain would take more than 65,536 numbers, only the first few chains count
+    (at least one): their rewards are exact, and memory stays bounded. Where those of a single chain
+    would take more than sixteen million, neighbouring outputs are taken together.
+    """
+    if exploration < 0:
+        raise ValueError(f"`exploration` must not be negative, got {exploration}.")
+
+    def count_histories(num_entries: int, num_outputs: int) -> int:
+        if joint_output:
+            return 1
+        return min(num_outputs, max(1, MAX_CHAIN_HISTORY // num_entries))
+
+    def num_logged(num_entries: int, num_outputs: int, num_chains: int) -> int:
+        num_histories = count_histories(num_entries, num_outputs)
+        return max(1, min(num_chains, MAX_HISTORY // max(1, num_histories * num_entries)))
+
+    def init(num_entries: int, num_outputs: int, num_chains: int) -> UcbState:
+        num_histories = count_histories(num_entries, num_outputs)
+        logged = num_logged(num_entries, num_outputs, num_chains)
+        ones = jnp.ones(num_entries)
+        history = jnp.zeros((num_histories, num_entries, logged))
+        return UcbState(compensated(ones), compensated(ones), history)
+
+    def weights(state: UcbState) -> Array:
+        rewards, counts = state.rewards.value, state.counts.value
+        # Eq. 17, with eq. 5 to normalise.
+        bound = rewards / counts + exploration * jnp.sqrt(jnp.log(jnp.sum(counts)) / counts)
+        return apply_floor(bound / jnp.sum(bound))
+
+    def award(state: UcbState, log: EpochLog) -> UcbState:
+        log = log._replace(changed=pool_outputs(log.changed, state.history.shape[0]))
+        rewards, penalties, history = propagate_rewards(state.history, log)
+        return UcbState(
+            compensated_add(state.rewards, rewards),
+            compensated_add(state.counts, rewards + penalties),
+            history,
+        )
+
+    def report(state: UcbState) -> dict[str, Array]:
+        return {"rewards": state.rewards.value, "counts": state.counts.value}
+
+    return Schedule(
+        init=init,
+        weights=weights,
+        award=award,
+        report=report,
+        num_logged=num_logged,
+        name=f"ucb(exploration={exploration}, joint_output={joint_output})",
+    )

@@ -1,0 +1,33 @@
+"""`uniform`: every entry with equal probability, which is LMH."""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from adlmh_jax.schedules.base import Schedule
+from adlmh_jax.types import Array
+
+
+class UniformState(NamedTuple):
+    """Nothing is learned; the weights are kept to have their number."""
+
+    alpha: Array
+
+
+@functools.cache
+def uniform() -> Schedule:
+    """Select every component with equal probability: LMH."""
+
+    def init(num_entries: int, num_outputs: int, num_chains: int) -> UniformState:
+        del num_outputs, num_chains
+        return UniformState(jnp.full(num_entries, 1.0 / num_entries))
+
+    return Schedule(
+        init=init,
+        weights=lambda state: state.alpha,
+        award=None,
+        report=lambda state: {},
+        num_logged=lambda num_entries, num_outputs, num_chains: 0,
+        name="uniform()",
+    )
