@@ -40,7 +40,7 @@ bench: $(VENV)/.installed-benchmarks ## run the benchmarks against other sampler
 	$(BIN)/python -m benchmarks
 
 clean: ## remove environments, caches and builds
-	rm -rf .venv .venv312 build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv312 build dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per extra: a second run installs nothing unless pyproject.toml changed.
