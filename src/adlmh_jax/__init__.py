@@ -4,7 +4,13 @@ from adlmh_jax.engine import use_all_cores, use_compilation_cache
 from adlmh_jax.interop import LMH, AdLMH, as_algorithm
 from adlmh_jax.model import ModelError, Program, compile_model
 from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
-from adlmh_jax.results import ConvergenceWarning, Result, plot_convergence, plot_schedule
+from adlmh_jax.results import (
+    ConvergenceWarning,
+    PrecisionWarning,
+    Result,
+    plot_convergence,
+    plot_schedule,
+)
 from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import Schedule, ucb, uniform
 
@@ -13,6 +19,7 @@ __all__ = [
     "AdLMH",
     "ConvergenceWarning",
     "ModelError",
+    "PrecisionWarning",
     "Program",
     "Result",
     "Schedule",

@@ -16,6 +16,11 @@ Position = dict[str, Array]  # a value for each latent site, by name
 Banks = dict[str, Array]  # flat arrays [rows, C], by dtype
 
 
+def float_type() -> Any:
+    """Return the dtype of terms, ratios and statistics: float64 where JAX has it switched on."""
+    return jax.dtypes.canonicalize_dtype(float)
+
+
 class Chains(NamedTuple):
     """The chains of one superchain; the chain is the last axis of every array.
 

@@ -89,7 +89,7 @@ COUNTS = {"num_chains": 64, "num_superchains": 4, "num_warmup": 200, "num_sample
 
 
 def test_lost_precision_is_said():
-    with pytest.warns(adlmh.PrecisionWarning, match="of `count` are off by .* jax_enable_x64"):
+    with pytest.warns(adlmh.PrecisionWarning, match="of `count` are off by .*jax_enable_x64"):
         adlmh.sample(0, photons, (1e7, 1e7), progress=False, **COUNTS)
 
 

@@ -318,9 +318,28 @@ def test_what_cannot_be_a_block():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Out-of-support values")  # NumPyro starts its block first
 def test_notebook():
-    path = Path(__file__).parents[1] / "notebooks" / "nuts_and_adlmh.ipynb"
+    path = Path(__file__).parents[2] / "notebooks" / "nuts_and_adlmh.ipynb"
     cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
     names = {}
     for cell in cells:
         assert not cell["outputs"] and cell["execution_count"] is None
         exec("".join(cell["source"]), names)
+
+
+def test_a_model_without_latent_sites_gives_empty_samples():
+    def model(data):
+        numpyro.sample("y", dist.Normal(0.0, 1.0), obs=data)
+
+    mcmc = MCMC(AdLMH(model), num_warmup=2, num_samples=3, progress_bar=False)
+    mcmc.run(jax.random.key(0), jnp.ones(2))
+    assert mcmc.get_samples() == {}
+
+
+def test_a_simplex_of_one_is_exactly_one():
+    def model():
+        x = numpyro.sample("x", dist.Dirichlet(jnp.ones(1)))
+        numpyro.sample("y", dist.Normal(x.sum(), 1.0), obs=0.3)
+
+    mcmc = MCMC(AdLMH(model), num_warmup=5, num_samples=20, progress_bar=False)
+    mcmc.run(jax.random.key(0))
+    assert np.all(np.asarray(mcmc.get_samples()["x"]) == 1.0)

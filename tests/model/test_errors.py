@@ -529,3 +529,27 @@ def test_invalid_densities_are_rejected_counted_and_announced_once():
     assert result.draws["b"].max() <= 1.0
     assert set(np.unique(result.draws["d"])) == {0, 2}
     assert np.isfinite(result.log_density).all()
+
+
+def test_a_schedule_without_brackets():
+    with pytest.raises(TypeError, match=r"write `uniform\(\)`, with brackets"):
+        adlmh_jax.sample(0, never_run, schedule=adlmh_jax.uniform, progress=False)
+
+
+def test_an_impossible_start_blames_the_value_given():
+    def model():
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        numpyro.sample("y", dist.Poisson(rate), obs=3)
+
+    with pytest.raises(ModelError, match="starting values `rate` = -1.0 are impossible") as caught:
+        adlmh_jax.sample(0, model, init={"rate": -1.0}, progress=False, **SMALL)
+    check_sentence(caught.value)
+
+
+def test_no_start_because_of_a_factor_reads_well():
+    def model():
+        numpyro.sample("x", dist.Normal(0.0, 1.0))
+        numpyro.factor("f", -jnp.inf)
+
+    with pytest.raises(ModelError, match="At the last one: `f` has log-probability -inf"):
+        adlmh_jax.sample(0, model, progress=False, **SMALL)

@@ -298,3 +298,105 @@ def test_mixtures_have_two_parts():
         adlmh.prior() | adlmh.random_walk() | adlmh.prior()
     with pytest.raises(ValueError, match="never rejects"):
         adlmh.gibbs() | adlmh.prior()
+
+
+def pair():
+    with numpyro.plate("items", 2):
+        numpyro.sample("x", dist.Categorical(jnp.ones(3) / 3))
+
+
+def copy_other(key, value, values, distribution):
+    """Take the other element's value, or stay: symmetric one at a time, wrong for both at once."""
+    other = values["x"][::-1]
+    moves = jax.random.bernoulli(key, 0.5, value.shape)
+    new = jnp.where(moves, jnp.where(other == value, (value + 1) % 3, other), value)
+    return new.astype(value.dtype), jnp.where(moves & (other != value), -jnp.inf, 0.0)
+
+
+def test_a_custom_proposal_that_looks_at_other_elements_does_not_move_as_a_block():
+    program = compile_model(pair)
+    assert not plan_sites(program, {"x": copy_other})["x"].is_block
+    assert not plan_sites(program, {"x": adlmh.prior() | adlmh.custom(copy_other)})["x"].is_block
+    elementwise = adlmh.custom(copy_other, elementwise=True)
+    assert plan_sites(program, {"x": elementwise})["x"].is_block
+
+
+def look_around(key, value, values, distribution):
+    """Step by one or two, away from where the other element is: symmetric given the other."""
+    other = values["x"][::-1]
+    step = 1 + jax.random.bernoulli(key, 0.5, value.shape)
+    new = (value + step) % 3
+    is_free = (new != other) & (value != other)
+    return jnp.where(is_free, new, value).astype(value.dtype), jnp.zeros(value.shape)
+
+
+def test_single_elements_are_right_where_a_block_is_wrong():
+    """P(x0 == x1) = 1/3 under the prior; look_around never joins, so prior draws must mix in."""
+    mixed = adlmh.mixture(adlmh.prior(), adlmh.custom(look_around), 0.5)
+    result = adlmh.sample(
+        0, pair, proposals={"x": mixed}, num_chains=256, num_superchains=16, num_warmup=20,
+        num_samples=200, progress=False,
+    )  # fmt: skip
+    equal = (result.draws["x"][..., 0] == result.draws["x"][..., 1]).reshape(16, -1).mean(axis=1)
+    error = (equal.mean() - 1 / 3) / (equal.std(ddof=1) / 4)
+    assert abs(error) < stats.t.isf(0.5e-5, 15)
+
+
+class Levels(dist.Distribution):
+    """Three values that are no integers."""
+
+    support = dist.constraints.real
+    has_enumerate_support = True
+    values = np.array([0.25, 0.5, 1.75], np.float32)
+
+    def sample(self, key, sample_shape=()):
+        return jnp.asarray(self.values)[jax.random.randint(key, sample_shape, 0, 3)]
+
+    def log_prob(self, value):
+        return jnp.where(jnp.isin(value, self.values), -jnp.log(3.0), -jnp.inf)
+
+    def enumerate_support(self, expand=True):
+        return jnp.asarray(self.values)
+
+
+def levels():
+    x = numpyro.sample("x", Levels())
+    numpyro.sample("y", dist.Normal(x, 0.5), obs=0.6)
+
+
+def test_float_supports_keep_their_values():
+    discrete = DiscreteProgram("levels", levels, {"x": (0.25, 0.5, 1.75)})
+    program = compile_model(discrete.model)
+    assert program.sites["x"].candidates == (0.25, 0.5, 1.75)
+    result = adlmh.sample(
+        0, levels, num_chains=256, num_superchains=16, num_warmup=10, num_samples=100,
+        progress=False,
+    )  # fmt: skip
+    assert result.proposals["x"] == "gibbs()"
+    assert set(np.unique(result.draws["x"])) == {0.25, 0.5, 1.75}
+    weights = stats.norm.pdf(0.6, [0.25, 0.5, 1.75], 0.5)
+    means = result.draws["x"].reshape(16, -1).mean(axis=1)
+    error = means.mean() - np.dot(weights, [0.25, 0.5, 1.75]) / weights.sum()
+    assert abs(error) / (means.std(ddof=1) / 4) < stats.t.isf(0.5e-5, 15)
+
+
+def bracketed():
+    for name in ("x[0]", "x[1]", "x0"):
+        numpyro.sample(name, dist.Normal(0.0, 1.0))
+
+
+def test_exact_names_win_over_globs():
+    program = compile_model(bracketed)
+    chosen = {"x[0]": adlmh.prior(), "x*": adlmh.random_walk()}
+    texts = {name: plan.text for name, plan in plan_sites(program, chosen).items()}
+    assert texts == {"x[0]": "prior()", "x[1]": "random_walk()", "x0": "random_walk()"}
+
+
+def test_two_outputs_of_one_name_are_refused():
+    def model():
+        numpyro.sample("x", dist.Normal(jnp.zeros(2), 1.0).to_event(1))
+        numpyro.sample("x[0]", dist.Normal(0.0, 1.0))
+
+    with pytest.raises(adlmh.ModelError, match=r"Two outputs are called `x\[0\]`"):
+        compile_model(model)
+    compile_model(model, outputs=["x"])

@@ -91,8 +91,12 @@ def build_engine(
 
 def check_schedule(schedule: Any) -> None:
     """Refuse what is no schedule."""
-    if not isinstance(schedule, Schedule):
-        raise TypeError(
-            f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
-            f"{type(schedule).__name__}."
-        )
+    if isinstance(schedule, Schedule):
+        return
+    if callable(schedule):
+        name = getattr(schedule, "__name__", "ucb")
+        raise TypeError(f"`schedule` is a function: write `{name}()`, with brackets.")
+    raise TypeError(
+        f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
+        f"{type(schedule).__name__}."
+    )

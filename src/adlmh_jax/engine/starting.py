@@ -51,6 +51,7 @@ def start_chains(
     chains = build_draw(program)(key, num_chains, given)
     if _num_impossible(chains).any():
         chains = repair(program, jax.random.fold_in(key, MAX_TRIES), chains, given)
+    program.check_given(chains, given)
     if _num_impossible(chains).any():
         raise program.no_finite_start(chains, MAX_TRIES)
     return chains

@@ -51,23 +51,33 @@ class Counts(NamedTuple):
     Attributes
     ----------
     accepted, invalid
-        Accepted proposals, and proposals of density NaN or +inf, ``[N]``.
+        Accepted proposals that changed the value, and proposals of density NaN or +inf, ``[N]``.
     scaled
         Accepted proposals among those that have a scale, ``[N]``.
     taken
         Accepted proposals of each of the two variants, where they are compared, ``[2, N]``.
+    has_moved
+        Whether each component has changed in each chain, ``[N, C]``.
     """
 
     accepted: Array
     invalid: Array
     scaled: Array
     taken: Array
+    has_moved: Array
 
 
-def empty_counts(num_components: int) -> Counts:
-    """Return counts of nothing."""
+def empty_counts(has_moved: Array) -> Counts:
+    """Return counts of nothing, with what has moved before."""
+    num_components = has_moved.shape[0]
     zeros = jnp.zeros(num_components, jnp.int32)
-    return Counts(zeros, zeros, zeros, jnp.zeros((2, num_components)))
+    return Counts(
+        accepted=zeros,
+        invalid=zeros,
+        scaled=zeros,
+        taken=jnp.zeros((2, num_components)),
+        has_moved=has_moved,
+    )
 
 
 def move(
@@ -110,14 +120,15 @@ def move(
     changed = jnp.zeros((kernel.num_outputs, num_logged), bool)
     nothing = StepInfo(jnp.zeros(num_chains, bool), changed)
     scales = jnp.ones(kernel.num_components) if scales is None else scales
-    counts = empty_counts(kernel.num_components) if counts is None else counts
+    if counts is None:
+        counts = empty_counts(jnp.zeros((kernel.num_components, num_chains), bool))
     variant = jnp.asarray(variant)
 
     def move_in(index: int, turn: Array, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
         chains, info, counts = carry
         view = view_entry(kernel, data, index, entry, variant)
         chains, moved, before = view.move(keep_inside(words, turn), chains, scales, accept)
-        counts = _count(view, counts, moved, variant)
+        counts = _count(view, counts, moved, before, variant)
         return chains, view.observe(info, moved, before), counts
 
     group = _group_of(data, entry, variant)
@@ -281,21 +292,31 @@ def _places(
     return places
 
 
-def _count(view: EntryView, counts: Counts, moved: Moved, variant: Array) -> Counts:
+def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, variant: Array) -> Counts:
     """Add what happened to the components that moved."""
-    at, accepted = view.moved_at, jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
+    at, has_changed = view.moved_at, _has_changed(view, moved, before)
+    accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
     scaled, taken = counts.scaled, counts.taken
     if view.branch.scale is not None:
         scaled = add_at(scaled, accepted, at)
     if view.branch.variant.is_compared:
         new = lax.dynamic_slice(taken, (variant, at), (1, accepted.size)) + accepted
         taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (variant, at))
+    rows = read_rows(counts.has_moved, at, has_changed.shape[0])
     return Counts(
-        add_at(counts.accepted, accepted, at),
-        add_at(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
-        scaled,
-        taken,
+        accepted=add_at(counts.accepted, jnp.sum(has_changed, axis=-1), at),
+        invalid=add_at(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
+        scaled=scaled,
+        taken=taken,
+        has_moved=write_rows(counts.has_moved, rows | has_changed, at),
     )
+
+
+def _has_changed(view: EntryView, moved: Moved, before: Before) -> Array:
+    """Return which of the moved components have another value, ``[number, C]``."""
+    site, differs = view.branch.site, is_different(moved.values[0], before.reads[0])
+    number = site.num_components if view.branch.variant.is_block else 1
+    return jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1)
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:

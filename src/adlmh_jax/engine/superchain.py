@@ -25,17 +25,30 @@ from adlmh_jax.statistics import (
     update_statistics,
     update_tallies,
 )
-from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key
+from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key, float_type
 
 
 class SuperchainState(NamedTuple):
-    """What the next step of a superchain needs, and the statistics so far."""
+    """What the next step of a superchain needs, and the statistics so far.
+
+    Attributes
+    ----------
+    chains
+        Where the chains are.
+    schedule, tuning
+        What was learned about entries and about proposals.
+    tallies, statistics
+        What happened to components, and moments of the outputs.
+    has_moved
+        Whether each component has changed in each chain since warm-up, ``[N, C]``.
+    """
 
     chains: Chains
     schedule: Any
     tuning: Tuning
     tallies: Tallies
     statistics: Statistics
+    has_moved: Array
 
 
 @dataclass(frozen=True)
@@ -159,6 +172,7 @@ def init_superchain(spec: EngineSpec, data: KernelData, chains: Chains) -> Super
         tuning=init_tuning(data.traits),
         tallies=init_tallies(kernel.num_components),
         statistics=init_statistics(kernel.num_outputs, num_chains),
+        has_moved=jnp.zeros((kernel.num_components, num_chains), bool),
     )
 
 
@@ -206,7 +220,7 @@ def run_epoch(
         return (chains, counts, statistics), (log, spec.keep.record(chains))
 
     by_draw = _split((words, entries, variants), plan.num_draws)
-    start = (state.chains, empty_counts(kernel.num_components), state.statistics)
+    start = (state.chains, empty_counts(state.has_moved), state.statistics)
     (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
 
     def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
@@ -224,7 +238,12 @@ def run_epoch(
     )
     tallies = _tally(state.tallies, data, entries, counts, num_chains)
     new = SuperchainState(
-        chains=chains, schedule=learned, tuning=tuning, tallies=tallies, statistics=statistics
+        chains=chains,
+        schedule=learned,
+        tuning=tuning,
+        tallies=tallies,
+        statistics=statistics,
+        has_moved=counts.has_moved & (phase.max_draws > 0),
     )
     return new, kept
 
@@ -269,7 +288,7 @@ def _tally(
 def all_outputs(spec: EngineSpec, chains: Chains) -> Array:
     """Return all scalar outputs as numbers, ``[K, C]``."""
     parts = take_rows(chains.outputs, spec.outputs)
-    return jnp.concatenate([jnp.asarray(part, jnp.float32) for part in parts])
+    return jnp.concatenate([jnp.asarray(part, float_type()) for part in parts])
 
 
 def _split(tree: Any, num_parts: int) -> Any:

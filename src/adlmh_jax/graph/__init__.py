@@ -12,6 +12,7 @@ from adlmh_jax.graph.alignment import (
     spread_to_term,
 )
 from adlmh_jax.graph.constants import are_equal, to_bytes
+from adlmh_jax.graph.digest import digest_computation, digest_data
 from adlmh_jax.graph.fragments import Cutter, Fragment, Operation
 from adlmh_jax.graph.graph import Graph, trace_graph
 from adlmh_jax.graph.layout import Layout, Rows, Slot, make_layout, read_rows, take_rows, write_rows
@@ -36,6 +37,8 @@ __all__ = [
     "align",
     "are_equal",
     "axes_of_terms",
+    "digest_computation",
+    "digest_data",
     "find_users",
     "is_independent",
     "key_struct",

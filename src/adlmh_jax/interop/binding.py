@@ -39,7 +39,8 @@ class AdLMHState(NamedTuple):
     num_warmup
         Iterations during which the schedule learns.
     superchain
-        The chains with their cached terms and outputs, the schedule and the tallies.
+        The chains with their cached terms and outputs, the schedule and the tallies; None for a
+        model without latent sites.
     alpha
         Selection probability of each entry, ``[M]``.
     rng_key
@@ -53,7 +54,7 @@ class AdLMHState(NamedTuple):
     mean_accept_prob: Array
     num_steps: Array
     num_warmup: Array
-    superchain: SuperchainState
+    superchain: Any
     alpha: Array
     rng_key: Array
 
@@ -86,6 +87,23 @@ class AdLMHState(NamedTuple):
         if array.ndim > self.i.ndim:
             return array
         return jnp.broadcast_to(array, (*self.i.shape, *array.shape))
+
+
+def empty_state(rng_key: Key, num_warmup: int, shape: tuple[int, ...]) -> AdLMHState:
+    """Return the state of a model without latent sites: nothing to sample, nothing to do."""
+    zeros, zero = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+    return AdLMHState(
+        i=zero,
+        z={},
+        potential_energy=zeros,
+        accept_prob=zeros,
+        mean_accept_prob=zeros,
+        num_steps=zero,
+        num_warmup=zero + num_warmup,
+        superchain=None,
+        alpha=jnp.zeros((*shape, 0)),
+        rng_key=rng_key,
+    )
 
 
 class Binding(NamedTuple):

@@ -16,11 +16,12 @@ from adlmh_jax.interop.binding import (
     Binding,
     bind,
     check_init_params,
+    empty_state,
     side_by_side,
     start,
     tied_to,
 )
-from adlmh_jax.model import Outputs, Program
+from adlmh_jax.model import NoLatentSites, Outputs, Program
 from adlmh_jax.schedules import Schedule, ucb, uniform
 from adlmh_jax.types import Array, Key, Model
 
@@ -105,8 +106,12 @@ class LMH(MCMCKernel):
 
         Keys of shape ``(C,)`` start one superchain of C chains.
         """
-        binding = self._bind(model_args, model_kwargs)
         is_single = is_prng_key(rng_key)
+        try:
+            binding = self._bind(model_args, model_kwargs)
+        except NoLatentSites:  # as with NumPyro's kernels, a run of nothing
+            self._sample_fn = self.sample
+            return empty_state(rng_key, num_warmup, () if is_single else rng_key.shape[:1])
         num_chains = 1 if is_single else rng_key.shape[0]
         chosen = check_init_params(binding, init_params, () if is_single else (num_chains,))
         held = binding.held_values(_conditioned(model_kwargs))
@@ -136,6 +141,8 @@ class LMH(MCMCKernel):
         self, state: AdLMHState, model_args: tuple, model_kwargs: Mapping[str, Any] | None
     ) -> AdLMHState:
         """Make one iteration of ``num_steps`` steps."""
+        if state.superchain is None:
+            return state._replace(i=state.i + 1)
         binding = self._bind(model_args, model_kwargs)
         if binding is not self._started:  # the state comes from a run on other data
             state = self.refresh(state, model_args, model_kwargs)

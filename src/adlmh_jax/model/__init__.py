@@ -3,7 +3,7 @@
 from adlmh_jax.model import predictive
 from adlmh_jax.model.call import Outputs
 from adlmh_jax.model.distributions import in_support, unconstraining
-from adlmh_jax.model.errors import ModelError, listed, nearest
+from adlmh_jax.model.errors import ModelError, NoLatentSites, listed, nearest
 from adlmh_jax.model.program import Program, compile_model
 from adlmh_jax.model.sites import Site, SiteTable, element_names
 from adlmh_jax.model.touches import Touches, find_completed
@@ -11,6 +11,7 @@ from adlmh_jax.model.tracing import Proposals, Propose, Traced
 
 __all__ = [
     "ModelError",
+    "NoLatentSites",
     "Outputs",
     "Program",
     "Proposals",

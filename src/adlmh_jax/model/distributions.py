@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.util import is_identically_one
@@ -81,7 +82,7 @@ def unconstraining(fn: Any) -> Any:
     return None if is_real else biject_to(fn.support)
 
 
-def candidates_of(fn: Any) -> tuple[int, ...]:
+def candidates_of(fn: Any) -> tuple[float, ...]:
     """Return the values of a finite scalar support, if they are the same for every element."""
     if not fn.has_enumerate_support or fn.event_shape:
         return ()
@@ -89,14 +90,16 @@ def candidates_of(fn: Any) -> tuple[int, ...]:
         values = fn.enumerate_support(expand=False)
     except NotImplementedError:  # NumPyro's word for supports that differ between elements
         return ()
-    values = jnp.ravel(values)
-    return tuple(map(int, values)) if values.size <= MAX_CANDIDATES else ()
+    values = np.ravel(values)
+    return tuple(values.tolist()) if values.size <= MAX_CANDIDATES else ()
 
 
 def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:
     """Draw from the prior of a site: its distribution without masks."""
     fn = unmasked(fn)
     inner = unwrapped(fn)
+    if fn.event_shape[-1:] == (1,) and isinstance(fn.support, type(constraints.simplex)):
+        return jnp.ones(sample_shape + fn.shape())  # NumPyro's draws keep away from 1
     if isinstance(inner, (dist.CategoricalProbs, dist.CategoricalLogits)) and not sample_shape:
         return _draw_category(inner.probs, key, fn.batch_shape + fn.event_shape)
     return fn.sample(key, sample_shape) if sample_shape else fn.sample(key)

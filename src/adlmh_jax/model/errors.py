@@ -45,6 +45,10 @@ class ModelError(ValueError):
     """A model that cannot be compiled as it is."""
 
 
+class NoLatentSites(ModelError):
+    """A model with nothing to sample."""
+
+
 def listed(names: Iterable[Any], most: int = 8) -> str:
     """Return names in backticks; of many, the first few."""
     names = list(names)
@@ -119,7 +123,7 @@ def no_latent_sites(observed: Iterable[str]) -> ModelError:
     """Refuse a model with nothing to sample."""
     names = listed(observed)
     seen = f"only observed sites, {names}" if names else "no `sample` statement"
-    return ModelError(
+    return NoLatentSites(
         f"The model has no latent site: one run met {seen}. Leave at least one "
         "`numpyro.sample(name, distribution)` without `obs=` for the sampler to move."
     )
@@ -149,6 +153,23 @@ def wrong_outputs(outputs: Any) -> TypeError:
 def unknown_output(name: str, known: Iterable[str]) -> ModelError:
     """Refuse an output that the model does not have."""
     return ModelError(f"The model has no output `{name}`. {nearest(name, known)}")
+
+
+def same_outputs(name: str) -> ModelError:
+    """Refuse two outputs that could not be told apart."""
+    return ModelError(
+        f"Two outputs are called `{name}`: an element of an array, and a site of that name. Rename "
+        "the site, or leave one of them out of `outputs`."
+    )
+
+
+def random_term(names: Iterable[str], what: str) -> ModelError:
+    """Refuse a model that draws random numbers which are no latent sites."""
+    return ModelError(
+        f"The model makes random numbers of its own: {listed(names)} {what}. They would be drawn "
+        "once and stay the same in the whole run. Make them a latent site with `numpyro.sample`, "
+        "or draw them before the model is called and pass them as data."
+    )
 
 
 def observed_output(name: str, known: Iterable[str]) -> ModelError:
@@ -224,6 +245,16 @@ def wrong_init(name: str, value: Any, shape: tuple[int, ...], is_discrete: bool)
     return ModelError(
         f"`init` of `{name}` has shape {value.shape} and dtype {value.dtype}; the site has {kind} "
         f"of shape {shape}."
+    )
+
+
+def impossible_init(values: Mapping[str, Any], terms: Mapping[str, str]) -> ModelError:
+    """Refuse starting values that have density zero."""
+    at = ", ".join(f"`{name}` = {_shown(value)}" for name, value in list(values.items())[:4])
+    bad = "; ".join(f"`{name}` {what}" for name, what in list(terms.items())[:4])
+    return ModelError(
+        f"The starting values {at} are impossible: {bad}. Give values inside the supports at which "
+        "the data are possible, or leave them to prior draws."
     )
 
 
@@ -307,10 +338,10 @@ def no_finite_start(terms: Mapping[str, str], values: Mapping[str, Any], tries: 
     bad = "; ".join(f"`{name}` {what}" for name, what in list(terms.items())[:4])
     more = f"; and {len(terms) - 4} more" if len(terms) > 4 else ""
     at = ", ".join(f"`{name}` = {_shown(value)}" for name, value in list(values.items())[:4])
-    where = f" where {at}" if at else ""
+    where = f", where {at}" if at else ""
     return ModelError(
         f"No starting point with a finite log density was found in {tries} tries of prior draws, "
-        f"nor by drawing single choices again. At the last one,{where}: {bad}{more}. Check the "
+        f"nor by drawing single choices again. At the last one{where}: {bad}{more}. Check the "
         "observed values against the supports of their distributions, and the priors against the "
         "data, or give starting values."
     )

@@ -1,6 +1,7 @@
 """The outputs of a model: from what the user asked for to named arrays."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -34,6 +35,13 @@ def check_outputs(outputs: Any) -> None:
     is_list = isinstance(outputs, (list, tuple)) and all(isinstance(name, str) for name in outputs)
     if not (outputs is None or isinstance(outputs, str) or callable(outputs) or is_list):
         raise errors.wrong_outputs(outputs)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse two scalar outputs of one name, such as a site `x[0]` beside a vector `x`."""
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    if twice:
+        raise errors.same_outputs(twice[0])
 
 
 def select_outputs(outputs: Any, run: ModelRun) -> dict[str, Array]:

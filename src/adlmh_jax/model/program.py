@@ -1,7 +1,7 @@
 """`compile_model`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,8 @@ from adlmh_jax.graph import (
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, Outputs
 from adlmh_jax.model.describe import describe
-from adlmh_jax.model.outputs import check_outputs
+from adlmh_jax.model.distributions import log_terms
+from adlmh_jax.model.outputs import check_names, check_outputs
 from adlmh_jax.model.sites import (
     SiteTable,
     describe_term,
@@ -140,6 +141,17 @@ class Program:
             known[number] = jnp.asarray(position[name], self.sites[name].dtype)
         return fragment.run(known)
 
+    def terms_in_double(self, position: Position) -> dict[str, np.ndarray]:
+        """Compute all terms at positions ``[C, ...]`` anew in double precision, by NumPyro."""
+
+        def compute(position: Position) -> dict[str, Array]:
+            run = self.call.run(position, jax.random.key(0))
+            return {name: jnp.asarray(log_terms(m)) for name, m in run.scored.items()}
+
+        with jax.enable_x64(True):
+            wide = {n: _widened(np.asarray(value)) for n, value in position.items()}
+            return {n: np.asarray(term) for n, term in jax.jit(jax.vmap(compute))(wide).items()}
+
     def log_density(self, position: Position) -> Array:
         """Return the log of the joint density at a position (NumPyro's ``log_density``)."""
         terms, _ = self.evaluate(position)
@@ -189,15 +201,42 @@ class Program:
     def no_finite_start(self, chains: Chains, num_tries: int) -> errors.ModelError:
         """Return an error that names the terms that are not finite, and the values there."""
         bad_chain = int(np.argmax(~np.all(np.isfinite(chains.log_terms), axis=0)))
-        one = jax.tree.map(lambda leaf: leaf[:, bad_chain : bad_chain + 1], chains)
-        bank = self.term_layout.slots[0].bank
-        terms = {n: t[0] for n, t in self.term_layout.unpack({bank: one.log_terms}).items()}
-        values = {n: v[0] for n, v in self.latent_layout.unpack(one.latent).items()}
-        run = self.call.run(values, jax.random.key(0))
-        bad = {n: np.asarray(t) for n, t in terms.items() if not np.all(np.isfinite(t))}
-        wrong = dict(describe_term(run.scored[name], term) for name, term in bad.items())
+        terms, values = self._chain_at(chains, bad_chain)
+        bad = {n: t for n, t in terms.items() if not np.all(np.isfinite(t))}
         reached = [s for s in self.sites.names if set(self.touches[s].terms) & set(bad)]
+        wrong = self._describe_terms(bad, values)
         return errors.no_finite_start(wrong, {n: values[n] for n in reached}, num_tries)
+
+    def check_given(self, chains: Chains, given: Collection[str]) -> None:
+        """Raise if sites were given values outside their supports, or of density zero."""
+        if not given:
+            return
+        terms, values = self._chain_at(chains, 0)
+        inside = jax.jit(self.in_supports)(values)
+        bad = {
+            name: terms[name]
+            for name in given
+            if not (np.all(np.isfinite(terms[name])) and bool(inside[name]))
+        }
+        if bad:
+            wrong = self._describe_terms(bad, values)
+            raise errors.impossible_init({name: values[name] for name in bad}, wrong)
+
+    def _chain_at(self, chains: Chains, index: int) -> tuple[dict, dict]:
+        """Return the terms and the latent values of one chain, by name."""
+        one = jax.tree.map(lambda leaf: leaf[:, index : index + 1], chains)
+        bank = self.term_layout.slots[0].bank
+        terms = self.term_layout.unpack({bank: one.log_terms})
+        values = self.latent_layout.unpack(one.latent)
+        return (
+            {name: np.asarray(term[0]) for name, term in terms.items()},
+            {name: value[0] for name, value in values.items()},
+        )
+
+    def _describe_terms(self, terms: Mapping[str, np.ndarray], values: Position) -> dict[str, str]:
+        """Say what is wrong with terms that are not finite, or whose values are impossible."""
+        run = self.call.run(values, jax.random.key(0))
+        return dict(describe_term(run.scored[name], term) for name, term in terms.items())
 
     @cached_property
     def _alignments(self) -> dict[str, Alignments]:
@@ -257,6 +296,11 @@ class Program:
         return tuple(axes[term] for term in terms)
 
 
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return numbers with twice the bits."""
+    return array.astype({"f": np.float64, "i": np.int64}.get(array.dtype.kind, array.dtype))
+
+
 def compile_model(
     model: Model,
     model_args: tuple = (),
@@ -311,7 +355,7 @@ def compile_model(
     start = {name: value.astype(sites[name].dtype) for name, value in start.items()}
     wanted = proposals(sites) if proposals else {}
     traced = trace_program(call, sites, wanted)
-    return Program(
+    program = Program(
         call=call,
         sites=sites,
         traced=traced,
@@ -319,3 +363,5 @@ def compile_model(
         init=start,
         proposals=wanted,
     )
+    check_names(program.output_names)
+    return program

@@ -23,6 +23,7 @@ from adlmh_jax.model.distributions import (
     is_improper,
     unwrapped,
 )
+from adlmh_jax.model.hidden import observed_data
 from adlmh_jax.model.supports import Support, describe_support
 from adlmh_jax.types import Array
 
@@ -59,7 +60,7 @@ class Site:
     dtype: str
     is_discrete: bool
     support: Support
-    candidates: tuple[int, ...] = ()
+    candidates: tuple[float, ...] = ()
     has_prior: bool = True
     is_enumerated: bool = False
 
@@ -89,10 +90,13 @@ class SiteTable:
         The latent sites.
     structure
         Shape of the distribution of every site with a log-probability, latent or observed.
+    data
+        What the first run observed.
     """
 
     sites: tuple[Site, ...]
     structure: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -170,6 +174,13 @@ def starting_value(init: Mapping[str, Array], message: dict[str, Any]) -> Array 
     is_discrete = bool(fn.support.is_discrete)
     if value.shape != shape or (is_discrete and jnp.issubdtype(value.dtype, jnp.inexact)):
         raise errors.wrong_init(message["name"], value, shape, is_discrete)
+    inside = jnp.all(fn.support(value))
+    if not isinstance(inside, jax.core.Tracer) and not inside:
+        support = f"{type(unwrapped(fn)).__name__} distribution ({describe_support(fn.support)})"
+        raise errors.impossible_init(
+            {message["name"]: value},
+            {message["name"]: f"lies outside the support of its {support}"},
+        )
     return value if is_discrete else value.astype(jnp.result_type(value.dtype, float))
 
 
@@ -185,7 +196,7 @@ def find_sites(call: ModelCall, init: Mapping = MappingProxyType({})) -> SiteTab
     if held:
         names = ", ".join(f"`{name}`" for name in held)
         warnings.warn(f"Held at the initial value: param {names}.", UserWarning, stacklevel=4)
-    return SiteTable(sites, run.structure)
+    return SiteTable(sites, run.structure, observed_data(run))
 
 
 def _describe(name: str, message: dict[str, Any]) -> Site:

@@ -11,9 +11,10 @@ from adlmh_jax.graph import Graph, key_struct, trace_graph
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall
 from adlmh_jax.model.distributions import draw, in_support, log_terms, unmasked
+from adlmh_jax.model.hidden import check_data, check_generators, check_keys, watch_generators
 from adlmh_jax.model.outputs import select_outputs
 from adlmh_jax.model.sites import SiteTable
-from adlmh_jax.types import Array, Key
+from adlmh_jax.types import Array, Key, float_type
 
 # (key, value, distribution, values, scale) -> (new value, log q ratio). A ratio of None says that
 # the value was drawn from the prior; its ratio is then known from the terms.
@@ -59,6 +60,7 @@ class Traced:
 
 
 Proposals = Mapping[tuple[str, int], Propose]
+SEED = "seed"  # the input that the model is seeded with
 # What JAX raises when Python code asks for the value of an array that is not known.
 _WANTS_VALUE = (
     jax.errors.ConcretizationTypeError,
@@ -74,9 +76,10 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
     inputs = {f"value {s.name}": jax.ShapeDtypeStruct(s.shape, s.dtype) for s in sites.sites}
     inputs |= {f"key {site.name}": key_struct() for site in sites.sites}
     inputs |= {
-        f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, jnp.float32) for s in sites.sites
+        f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, float_type()) for s in sites.sites
     }
 
+    inputs[SEED] = key_struct()
     names: dict[str, list[Any]] = {}
 
     def compute(inputs: dict[str, Array]) -> dict[str, list[Array]]:
@@ -85,18 +88,39 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
         return {kind: list(arrays.values()) for kind, arrays in results.items()}
 
     try:
-        graph, numbers = trace_graph(compute, inputs)
+        with watch_generators() as is_generator_used:
+            graph, numbers = trace_graph(compute, inputs)
     except errors.ModelError:
         raise
     except Exception as error:
         raise _explain(error, call, sites) from error
-    return Traced(
+    # A model may carry its key along, as `scan` does; it must not matter which one it is.
+    graph.constants[graph.inputs[SEED]] = jax.random.key(0)
+    traced = Traced(
         graph,
         {site: graph.inputs[f"value {site}"] for site in sites.names},
         {site: graph.inputs[f"key {site}"] for site in sites.names},
         {site: graph.inputs[f"scale {site}"] for site in sites.names},
         **{kind: dict(zip(names[kind], numbers[kind], strict=True)) for kind in names},
     )
+    _check_randomness(call, sites, traced, any(is_generator_used))
+    return traced
+
+
+def _check_randomness(
+    call: ModelCall, sites: SiteTable, traced: Traced, is_generator_used: bool
+) -> None:
+    """Raise if the model's terms depend on random numbers that are no latent sites."""
+    reached = traced.graph.reach([traced.graph.inputs[SEED]])
+    suspects = [name for name, number in traced.terms.items() if reached[number]]
+    if not suspects and not is_generator_used:
+        return
+    run = call.run({}, jax.random.key(0))
+    position = {s.name: jnp.asarray(run.latent[s.name]["value"], s.dtype) for s in sites.sites}
+    if suspects:
+        check_keys(call, position, suspects)
+    if is_generator_used:
+        check_generators(call, position)
 
 
 def _compute(
@@ -104,13 +128,14 @@ def _compute(
 ) -> dict[str, dict[Any, Array]]:
     """Return everything that a step may need, as a function of the latent values."""
     position = {name: inputs[f"value {name}"] for name in sites.names}
-    run = call.run(position, jax.random.key(0))
+    run = call.run(position, inputs[SEED])
     latent = run.latent
     _check_structure(sites, run.structure)
+    check_data(sites.data, run)
     # Terms of the same kind next to each other: those of a loop's states, those of its data.
     scored = {name: run.scored[name] for name in [*latent, *run.scored]}
     results: dict[str, dict[Any, Array]] = {
-        "terms": {name: jnp.asarray(log_terms(m)) for name, m in scored.items()},
+        "terms": {name: _full(log_terms(m)) for name, m in scored.items()},
         "outputs": select_outputs(call.outputs, run),
         "supports": {},
         "priors": {},
@@ -143,8 +168,12 @@ def _compute(
     return results
 
 
-def _full(array: Array, shape: tuple[int, ...]) -> Array:
-    return array if jnp.shape(array) == shape else jnp.broadcast_to(array, shape)
+def _full(array: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """Return numbers of one dtype, whatever the model computes with, and of a shape."""
+    array = jnp.asarray(array)
+    if array.dtype != float_type():
+        array = array.astype(float_type())
+    return array if shape in (None, array.shape) else jnp.broadcast_to(array, shape)
 
 
 def _check_structure(sites: SiteTable, structure: Mapping[str, tuple[int, ...]]) -> None:

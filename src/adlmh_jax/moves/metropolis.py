@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.scope import Before, Moved, Proposed, Scope
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, float_type
 
 # (scope, log ratio, new terms, old terms) -> whether the proposal is taken
 Accept = Callable[[Scope, Array, Sequence[Array], Sequence[Array]], Array]
@@ -30,7 +30,7 @@ def accept_unless_worse(
     """Accept unless more terms become impossible, whatever their densities: to repair a start."""
     del log_ratio
     newly_impossible = [
-        jnp.isfinite(old).astype(jnp.float32) - jnp.isfinite(new).astype(jnp.float32)
+        jnp.isfinite(old).astype(old.dtype) - jnp.isfinite(new).astype(new.dtype)
         for new, old in zip(new_terms, old_terms, strict=True)
     ]
     return scope.reduce(newly_impossible) <= 0
@@ -117,7 +117,8 @@ def _redraw(
 
 def to_uniform(words: Array) -> Array:
     """Return a uniform number in (0, 1] made of 32 random bits."""
-    return (words.astype(jnp.float32) + 0.5) * jnp.float32(2.0**-32)
+    dtype = float_type()
+    return (words.astype(dtype) + dtype.type(0.5)) * dtype.type(2.0**-32)
 
 
 def log_uniform(words: Array) -> Array:

@@ -26,7 +26,7 @@ def move_one(
     is_block = branch.variant.is_block
     scope: Scope = Block(branch, words) if is_block else SingleElement(branch, words, element)
     if branch.variant.candidates:
-        return gibbs(branch, known, scope)
+        return gibbs(branch, known, before, scope)
     return metropolis(branch, known, before, scope, accept)
 
 

@@ -13,7 +13,7 @@ from adlmh_jax.moves.branch import Cut, cut_branch
 from adlmh_jax.moves.elements import Element, view_element
 from adlmh_jax.moves.groups import Group, GroupData, make_groups
 from adlmh_jax.proposals import SitePlan, Traits, Variant
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, float_type
 
 Place = tuple[int, int]  # (group, member)
 
@@ -153,9 +153,9 @@ def _assemble(
         element_of=jnp.asarray(elements, jnp.int32),
         traits=Traits(
             entry_of=jnp.asarray(entry_of, jnp.int32),
-            dimension=jnp.asarray(dimensions, jnp.float32),
+            dimension=jnp.asarray(dimensions, float_type()),
             scaled_variant=jnp.asarray(scaled, jnp.int32),
-            given_share=jnp.asarray(shares, jnp.float32),
+            given_share=jnp.asarray(shares, float_type()),
         ),
     )
     return _make_kernel(program, groups, len(columns)), data

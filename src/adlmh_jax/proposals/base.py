@@ -31,6 +31,9 @@ class Proposal:
         Whether every value of a finite support is tried, and none rejected.
     is_judged
         Whether its acceptance says what it is worth, so that its share of a mixture can be learned.
+    is_elementwise
+        Whether the proposal of an element looks at no other element of its site, so that all of
+        them may move at once.
     """
 
     text: str
@@ -38,6 +41,7 @@ class Proposal:
     check: Callable[[Program, Site], None] = lambda program, site: None
     is_gibbs: bool = False
     is_judged: bool = True
+    is_elementwise: bool = True
 
     def __or__(self, other: "Proposal") -> "Mixture":
         """Mix two proposals, their shares being learned: see `mixture`."""
@@ -121,7 +125,7 @@ class Variant:
     """
 
     proposal: int = PRIOR
-    candidates: tuple[int, ...] = ()
+    candidates: tuple[float, ...] = ()
     is_block: bool = False
     is_compared: bool = False
 

@@ -54,7 +54,8 @@ def plan_sites(
             proposal = choose_automatically(site, program.can_enumerate(site.name))
         for part in proposal.parts:
             part.check(program, site)
-        is_block = blocks == "auto" and program.is_block(site.name)
+        may_block = blocks == "auto" and all(part.is_elementwise for part in proposal.parts)
+        is_block = may_block and program.is_block(site.name)
         plans[site.name] = _plan(site, proposal, is_block)
     return plans
 
@@ -85,9 +86,10 @@ def _choose(sites: SiteTable, proposals: Chosen) -> dict[str, Proposal | Mixture
 
 
 def _by_site(sites: SiteTable, proposals: Mapping[str, Any]) -> dict[str, Proposal | Mixture]:
-    """Match names and globs; the last match counts."""
+    """Match names and globs: an exact name wins, then the last glob that matches."""
     chosen: dict[str, Proposal | Mixture] = {}
-    for pattern, proposal in proposals.items():
+    by_glob_first = sorted(proposals.items(), key=lambda item: item[0] in sites.names)
+    for pattern, proposal in by_glob_first:
         if callable(proposal) and not isinstance(proposal, Proposal | Mixture):
             proposal = custom(proposal)
         if not isinstance(proposal, Proposal | Mixture):
@@ -95,7 +97,9 @@ def _by_site(sites: SiteTable, proposals: Mapping[str, Any]) -> dict[str, Propos
                 f"The proposal of `{pattern}` must be `prior()`, `gibbs()`, `random_walk()` or a "
                 f"function, got {proposal!r}."
             )
-        names = [name for name in sites.names if fnmatch.fnmatchcase(name, pattern)]
+        is_name = pattern in sites.names
+        names = [n for n in sites.names if n == pattern or fnmatch.fnmatchcase(n, pattern)]
+        names = [pattern] if is_name else names
         if not names:
             raise ValueError(
                 f"No latent site matches `{pattern}`. There are {listed(sites.names)}."

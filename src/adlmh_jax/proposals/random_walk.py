@@ -39,6 +39,8 @@ def walk_real(
         step = jax.random.normal(key, value.shape, value.dtype)
         return value + _wide(scale, value) * step, jnp.zeros(value.shape[:num_batch])
     free = transform._inverse(value)
+    if free.size == 0:  # a choice without freedom, such as a simplex of one
+        return value, jnp.zeros(value.shape[:num_batch])
     step = jax.random.normal(key, free.shape, free.dtype)
     new_free = free + _wide(scale, free) * step
     new = transform(new_free)

@@ -128,7 +128,7 @@ def tune(traits: Traits, tuning: Tuning, evidence: Evidence) -> Tuning:
     dimension = jnp.ones(num_entries).at[traits.entry_of].set(traits.dimension)
     is_walk = jnp.arange(2)[:, None] == traits.scaled_variant
     worth = jnp.where(is_walk, walk_worth(dimension), 1.0) * taken / jnp.maximum(tried, 1.0)
-    weight = (worth / jnp.maximum(worth.max(axis=0), jnp.finfo(jnp.float32).tiny)) ** SHARPNESS
+    weight = (worth / jnp.maximum(worth.max(axis=0), jnp.finfo(worth.dtype).tiny)) ** SHARPNESS
     share = weight[1] / jnp.maximum(weight.sum(axis=0), 1.0)
     moves = jnp.full(num_entries, jnp.inf).at[traits.entry_of].min(num_moves)
     is_tuned = (moves >= MIN_MOVES) | (traits.scaled_variant < 0)

@@ -5,11 +5,13 @@ from adlmh_jax.results.diagnose import measure
 from adlmh_jax.results.keeping import choose_names, find_rows
 from adlmh_jax.results.mixing import autocovariance, effective_size
 from adlmh_jax.results.plots import plot_convergence, plot_schedule, unit_rewards
+from adlmh_jax.results.precision import PrecisionWarning
 from adlmh_jax.results.result import Result, ScheduleReport
 from adlmh_jax.results.verdict import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",
+    "PrecisionWarning",
     "Result",
     "ScheduleReport",
     "autocovariance",

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.model import Program, listed, predictive
+from adlmh_jax.model import Program, listed, nearest, predictive
 
 SAMPLE_DIMS = ("chain", "draw")
 PRIOR_DRAWS = 500
@@ -83,7 +83,16 @@ def to_arviz(
     everywhere = {**_origin(), **attributes}
     maker = _Maker(predictive.find_plates(run), groups, coords or {}, dims or {})
     datasets = {name: maker.dataset(name, arrays, everywhere) for name, arrays in groups.items()}
+    _check_names("coords", coords, {dim for data in datasets.values() for dim in data.dims})
+    _check_names("dims", dims, {name for arrays in groups.values() for name in arrays})
     return _assemble(datasets, everywhere)
+
+
+def _check_names(called: str, given: Mapping[str, Any] | None, known: set[str]) -> None:
+    """Refuse names that would do nothing."""
+    for name in given or {}:
+        if name not in known:
+            raise ValueError(f"`{called}` names `{name}`. {nearest(name, sorted(known))}")
 
 
 def _latent_draws(

@@ -8,7 +8,9 @@ import jax
 import numpy as np
 
 from adlmh_jax.engine import Done, Engine, RunConfig, SuperchainState, to_host
+from adlmh_jax.model import Program
 from adlmh_jax.results.keeping import name_draws
+from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result, ScheduleReport
 from adlmh_jax.statistics import summarise, tally_total
 
@@ -27,6 +29,7 @@ def collect(
     superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(done.state.superchains))
     report = _report(engine, superchains)
     _warn_invalid(report)
+    warn_if_imprecise(engine.program, superchains.chains)
     return Result(
         draws=name_draws(engine.program, names, kept),
         log_density=_by_chain(kept.log_density),
@@ -69,7 +72,27 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
         component_selected=selected,
         component_accepted=accepted,
         component_invalid=invalid,
+        stuck=_find_stuck(engine.program, superchains),
     )
+
+
+def _find_stuck(program: Program, superchains: SuperchainState) -> list[str]:
+    """Name the components that stayed where they were in some chains, at different values."""
+    has_moved = np.concatenate(superchains.has_moved, axis=-1)  # [N, chain]
+    banks = {
+        bank: np.concatenate(rows, axis=-1) for bank, rows in superchains.chains.latent.items()
+    }
+    names = np.array(program.sites.component_names)
+    stuck = []
+    for site in program.sites.sites:
+        slot, first = program.latent_layout[site.name], program.sites.first_components[site.name]
+        rows = banks[slot.bank][slot.offset : slot.offset + slot.size]
+        values = rows.reshape(site.num_components, site.event_size, rows.shape[-1])
+        for number in np.flatnonzero(~has_moved[first : first + site.num_components].all(axis=1)):
+            still = values[number][:, ~has_moved[first + number]]
+            if np.any(still != still[:, :1]):
+                stuck.append(str(names[first + number]))
+    return stuck
 
 
 def _warn_invalid(report: ScheduleReport) -> None:

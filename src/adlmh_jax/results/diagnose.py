@@ -15,6 +15,7 @@ from adlmh_jax.results.verdict import (
     OutputVerdict,
     judge_components,
     judge_mixing,
+    judge_stuck,
 )
 
 MIN_THINNED = 50  # draws of a chain that thinning leaves
@@ -130,6 +131,7 @@ def diagnose_run(
     draws: Mapping[str, np.ndarray],
     selected: np.ndarray,
     accepted: np.ndarray,
+    stuck: Sequence[str] = (),
 ) -> Diagnosis:
     """Judge every scalar output of a run.
 
@@ -143,6 +145,8 @@ def diagnose_run(
         The draws that were measured.
     selected, accepted
         Tallies of each component, ``[superchain, component]``.
+    stuck
+        Components that never changed in some chains, which hold them at different values.
     """
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
     names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
@@ -153,7 +157,8 @@ def diagnose_run(
     def judge_groups(groups: frozenset[int]) -> tuple[Finding, ...]:
         own = np.isin(group_of_component, list(groups))
         tallies = selected[:, own], accepted[:, own]
-        return tuple(judge_components(list(names[own]), *tallies, num_chains // len(selected)))
+        found = judge_components(list(names[own]), *tallies, num_chains // len(selected))
+        return (*judge_stuck([name for name in names[own] if name in stuck]), *found)
 
     judged = []
     for name, array in draws.items():

@@ -31,12 +31,14 @@ class ScheduleReport(NamedTuple):
         What the schedule learned about its entries, by name, one row for each superchain; nothing
         for a schedule that does not learn.
     selected, accepted, invalid
-        Steps of chains in which the entry was selected, its proposal accepted, and its density NaN
-        or +inf; a block counts each of its components.
+        Steps of chains in which the entry was selected, its proposal accepted with another value
+        than before, and its density NaN or +inf; a block counts each of its components.
     rule
         How components were selected, as written by the user: ``"ucb(exploration=0.5, ...)"``.
     component_names, component_selected, component_accepted, component_invalid
         The same for the single components.
+    stuck
+        Names of components that never changed in some chains, which hold them at different values.
     """
 
     names: list[str]
@@ -50,6 +52,7 @@ class ScheduleReport(NamedTuple):
     component_selected: np.ndarray = np.zeros(0)
     component_accepted: np.ndarray = np.zeros(0)
     component_invalid: np.ndarray = np.zeros(0)
+    stuck: Sequence[str] = ()
 
     @property
     def rewards(self) -> np.ndarray | None:
@@ -237,7 +240,9 @@ class Result:
             mixing = self._mixing
         else:
             mixing = measure(self.draws, self.num_superchains, max_values, max_outputs)
-        return diagnose_run(self.program, mixing, self.draws, *self._component_tallies)
+        return diagnose_run(
+            self.program, mixing, self.draws, *self._component_tallies, self.schedule.stuck
+        )
 
     def _require_draws(self) -> None:
         if not self.draws:

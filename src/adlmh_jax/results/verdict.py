@@ -34,6 +34,11 @@ BETTER = (
     "the data, another proposal, or the model in other variables (centred predictors, scaled "
     "effects)."
 )
+JOINTLY = (
+    "Choices that hold each other cannot leave one by one: they need a joint move. Make them one "
+    "site, write the model in variables that are free of each other, or leave the outcome of one "
+    "of them to `numpyro.deterministic`."
+)
 MORE_CHAINS = f"Run at least {MIN_CHAINS} chains."
 LOOK = "Find out why the model gives numbers that are not finite."
 CERTAIN = (
@@ -84,7 +89,7 @@ class OutputVerdict:
     def lines(self) -> list[str]:
         """The verdict with its reasons, as printed."""
         m = self.mixing
-        figures = f"R-hat {m.r_hat:.3f}, {m.ess_bulk:,.0f} effective draws"
+        figures = f"R-hat {show_r_hat(m.r_hat)}, {m.ess_bulk:,.0f} effective draws"
         return [
             f"{self.name}: {self.verdict} ({figures})",
             *(f"  - {finding.reason}" for finding in self.findings),
@@ -140,6 +145,11 @@ class Diagnosis:
         return "\n".join(lines)
 
 
+def show_r_hat(value: float) -> str:
+    """Return R-hat with three decimals, as long as they say anything."""
+    return f"{value:.3f}" if not value > 100 else "over 100"
+
+
 def judge_mixing(m: Mixing, num_chains: int, num_draws: int) -> list[Finding]:
     """Say what speaks against the convergence of one scalar."""
     if num_draws < MIN_DRAWS:
@@ -170,12 +180,14 @@ def _judge_chains(m: Mixing, num_chains: int) -> Iterator[Finding]:
         return
     limit = FAIR_R_HAT if num_chains >= MANY_CHAINS else GOOD_R_HAT
     if m.r_hat > BAD_R_HAT:
-        reason = f"Chains disagree: R-hat is {m.r_hat:.3f}, where {limit} is good."
+        reason = f"Chains disagree: R-hat is {show_r_hat(m.r_hat)}, where {limit} is good."
         if m.num_still:
             reason += f" It never changes in {m.num_still} of {num_chains} chains."
         yield Finding(Verdict.NOT_CONVERGED, reason, LONGER)
     elif m.r_hat > limit:
-        reason = f"Chains are short or disagree: R-hat is {m.r_hat:.3f}, where {limit} is good."
+        reason = (
+            f"Chains are short or disagree: R-hat is {show_r_hat(m.r_hat)}, where {limit} is good."
+        )
         yield Finding(Verdict.CANNOT_TELL, reason, LONGER)
 
 
@@ -197,8 +209,8 @@ def _judge_superchains(m: Mixing) -> Iterator[Finding]:
     is_certain = m.superchain_p < FALSE_ALARM and m.spread > NEGLIGIBLE
     if is_certain or m.nested_r_hat > FAIR_R_HAT:
         reason = (
-            f"Superchains disagree: nested R-hat is {m.nested_r_hat:.3f}, their means spread by "
-            f"{m.spread:.2f} standard deviations."
+            f"Superchains disagree: nested R-hat is {show_r_hat(m.nested_r_hat)}, their means "
+            f"spread by {m.spread:.2f} standard deviations."
         )
         is_bad = is_certain or m.nested_r_hat > BAD_R_HAT
         yield Finding(Verdict.NOT_CONVERGED if is_bad else Verdict.CANNOT_TELL, reason, LONGER)
@@ -221,6 +233,17 @@ def _judge_size(m: Mixing) -> Iterator[Finding]:
         where = "tails" if m.ess_tail < m.ess_bulk else "bulk"
         reason = f"There are {least:.0f} effective draws of its {where}, of {MIN_EFFECTIVE} needed."
         yield Finding(Verdict.CANNOT_TELL, reason, LONGER)
+
+
+def judge_stuck(names: Sequence[str]) -> list[Finding]:
+    """Say which components chains hold at different values, and never let go."""
+    if not names:
+        return []
+    reason = (
+        f"Some chains never changed {listed(names, MAX_SHOWN)}, and hold different values: what a "
+        "chain says depends on where it started."
+    )
+    return [Finding(Verdict.NOT_CONVERGED, reason, JOINTLY if len(names) > 1 else BETTER)]
 
 
 def judge_components(

@@ -51,7 +51,7 @@ class Moments(NamedTuple):
 
 def init_moments(shape: tuple[int, ...]) -> Moments:
     """Return the moments of no values."""
-    return Moments(jnp.zeros((), jnp.float32), jnp.zeros(shape), jnp.zeros(shape))
+    return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
 def merge_moments(first: Moments, second: Moments) -> Moments:

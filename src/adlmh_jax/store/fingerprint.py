@@ -1,34 +1,52 @@
 """What must be the same for a stored run to go on."""
 
 import dataclasses
-import zlib
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import jax
+import numpy as np
 
 from adlmh_jax.engine import Engine, RunConfig
-from adlmh_jax.graph import to_bytes
+from adlmh_jax.graph import digest_computation, digest_data
+from adlmh_jax.types import float_type
+
+PACKAGES = ("adlmh_jax", "jax", "numpyro")
 
 
 def run_settings(
     engine: Engine, config: RunConfig, kept_names: Sequence[str], seed: int
 ) -> dict[str, Any]:
-    """Return what tells a run from others."""
+    """Return what tells a run from others, under names that a refusal can use."""
+    program = engine.program
+    traced = program.traced
+    tables = (
+        traced.terms,
+        traced.outputs,
+        traced.supports,
+        traced.priors,
+        traced.draws,
+        traced.proposed,
+        traced.log_q_ratios,
+    )
+    wanted = [number for table in tables for number in table.values()]
     return {
         **dataclasses.asdict(config),
-        "model": repr(engine.program),
-        "data": fingerprint(engine.data),
+        "sites of the model": repr(program),
+        "computations of the model": digest_computation(traced.graph, wanted),
+        "data of the model": digest_data(traced.graph),
+        "starting values": {n: np.asarray(v).tolist() for n, v in program.init.items()},
         "schedule": engine.spec.schedule.name,
         "proposals": {name: plan.text for name, plan in engine.plans.items()},
         "keep": list(kept_names),
         "key": str(seed),
+        "precision": float_type().name,
+        "versions": {name: _version(name) for name in PACKAGES},
     }
 
 
-def fingerprint(tree: Any) -> int:
-    """Return a number that tells arrays from others."""
-    code = 0
-    for leaf in jax.tree.leaves(tree):
-        code = zlib.crc32(to_bytes(leaf), code)
-    return code
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
