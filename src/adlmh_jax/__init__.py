@@ -1,6 +1,6 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
-from adlmh_jax.engine import use_all_cores, use_compilation_cache
+from adlmh_jax.engine import InterruptedWarning, use_all_cores, use_compilation_cache
 from adlmh_jax.interop import LMH, AdLMH, as_algorithm
 from adlmh_jax.model import ModelError, Program, compile_model
 from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
@@ -13,16 +13,19 @@ from adlmh_jax.results import (
 )
 from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import Schedule, ucb, uniform
+from adlmh_jax.store import StoreError
 
 __all__ = [
     "LMH",
     "AdLMH",
     "ConvergenceWarning",
+    "InterruptedWarning",
     "ModelError",
     "PrecisionWarning",
     "Program",
     "Result",
     "Schedule",
+    "StoreError",
     "as_algorithm",
     "compile_model",
     "custom",

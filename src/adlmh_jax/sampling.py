@@ -1,37 +1,51 @@
 """`sample`: from a model to a `Result`."""
 
+import dataclasses
 import functools
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from adlmh_jax.engine import (
     Done,
+    Draws,
     Engine,
+    Host,
+    InterruptedWarning,
+    Kept,
+    Resumption,
     Run,
     RunConfig,
     RunState,
     build_engine,
+    check_memory,
     check_schedule,
     choose_devices,
+    choose_names,
+    copy_state,
+    find_rows,
     make_key,
     make_meter,
     max_chunk_rounds,
+    name_draws,
     place,
     run_phases,
     seed_of,
     share,
     start_superchains,
     superchain_keys,
+    watch_signals,
 )
 from adlmh_jax.model import Outputs, Program, compile_model
 from adlmh_jax.proposals import foresee_functions
-from adlmh_jax.results import ConvergenceWarning, Result, choose_names, collect, find_rows
+from adlmh_jax.results import ConvergenceWarning, Result, collect
 from adlmh_jax.schedules import Schedule, ucb
 from adlmh_jax.store import Directory, Nowhere, Store, run_settings
 from adlmh_jax.types import Chains, Key, Model
@@ -110,6 +124,8 @@ def sample(
     store, resume
         A directory: draws and state are written there every few seconds, and ``resume=True`` goes
         on with the run that it holds, or begins it. The draws are those of an uninterrupted run.
+        ``num_samples`` is then the number of draws **in total**, and may be larger than it was.
+        See ``docs/storing.md``.
     devices
         Where to run; default: all devices.
     progress
@@ -117,8 +133,14 @@ def sample(
 
     Returns
     -------
-    A `Result`.
+    A `Result`. ``result.extend(n)`` makes n draws **more**. Ctrl-C and SIGTERM end the run after
+    the current chunk, with the draws so far and an `InterruptedWarning`, or with
+    `KeyboardInterrupt` if there are none yet; a second signal ends it at once.
     """
+    if resume and store is None:
+        raise ValueError(
+            "`resume=True` needs `store`: name the directory of the run to go on with."
+        )
     config = RunConfig(
         num_chains=num_chains,
         num_superchains=num_superchains,
@@ -148,14 +170,81 @@ def sample(
         epoch=epoch,
         keep=find_rows(program, names),
     )
+    check_memory(engine, config, names)
     disk = _open_store(store, resume, engine, config, names, seed_of(key))
     run, fresh = _start(engine, config, key, devices, start_together)
-    started = time.perf_counter()
-    done = _go_on(run, config, fresh, disk, progress)
-    seconds = time.perf_counter() - started
-    result = collect(engine, config, names, done, seed_of(key), seconds)
-    warn_if_doubtful(result)
+    session = Session(
+        engine=engine,
+        names=names,
+        num_superchains=config.superchains,
+        run=run,
+        disk=disk,
+        seed=seed_of(key),
+        progress=progress,
+    )
+    done = disk.load(fresh, session.label(_no_draws(run, fresh), 0), run.devices)
+    result = session.go_on(config, done)
+    warn_if_doubtful(result, stacklevel=3)
     return result
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a run needs to go on, whatever number of draws is asked for."""
+
+    engine: Engine
+    names: Sequence[str]
+    num_superchains: int
+    run: Run
+    disk: Store
+    seed: int
+    progress: bool
+
+    def label(self, kept: Kept, num_draws: int) -> Draws:
+        """Return the first draws that a chunk kept, by name."""
+        return name_draws(self.engine.program, self.names, self.num_superchains, kept, num_draws)
+
+    def go_on(self, config: RunConfig, done: Done, seconds: float = 0.0) -> Result:
+        """Run to the end, or until a signal comes; ``seconds`` have been spent before."""
+        left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
+        steps_per_draw = self.run.spec.plan.thinning * config.num_chains
+        started = time.perf_counter()
+        with (
+            watch_signals() as interruption,
+            make_meter(self.progress, left, steps_per_draw) as meter,
+        ):
+            host = Host(self.label, meter, self.disk.save, lambda: interruption.is_asked)
+            done = run_phases(self.run, config, done, host)
+            self.disk.close()
+        if not done.num_samples:
+            raise KeyboardInterrupt("The run was interrupted during warm-up: it has no draws yet.")
+        seconds += time.perf_counter() - started
+        result = collect(self.engine, config, self.names, done, self.seed, seconds)
+        if interruption.is_asked:
+            _warn_interrupted(done.num_samples, config.num_samples)
+        extend = functools.partial(self.extend, done.resumption)
+        return dataclasses.replace(result, _continue=extend)
+
+    def extend(self, start: Resumption, result: Result, num_more: int) -> Result:
+        """Make more draws than a result has, from where its run can go on."""
+        more = RunConfig(num_samples=num_more).num_samples  # checked
+        config = dataclasses.replace(result.config, num_samples=result.num_draws + more)
+        check_memory(self.engine, config, self.names)
+        done = Done(
+            state=copy_state(start.state),
+            num_warmup=config.num_warmup,
+            num_samples=start.num_samples,
+            parts=[Draws(dict(result.draws), result.log_density).head(start.num_samples)],
+        )
+        extended = self.go_on(config, done, result.seconds or 0.0)
+        warn_if_doubtful(extended, stacklevel=4)
+        return extended
+
+
+def _no_draws(run: Run, fresh: RunState) -> Kept:
+    """Return what is kept of no draws at all, ``[S, 0, ...]``."""
+    shapes = jax.eval_shape(jax.vmap(run.spec.keep.record), fresh.superchains.chains)
+    return jax.tree.map(lambda leaf: np.zeros((len(leaf), 0, *leaf.shape[1:]), leaf.dtype), shapes)
 
 
 def _start(
@@ -181,17 +270,6 @@ def _start(
     return run, fresh
 
 
-def _go_on(run: Run, config: RunConfig, fresh: RunState, disk: Store, progress: bool) -> Done:
-    """Run from where the store has it, or from the start, to the end."""
-    kept = jax.eval_shape(run.spec.keep.record, fresh.superchains.chains)
-    done = disk.load(fresh, kept, run.devices)
-    left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
-    with make_meter(progress, left, run.spec.plan.thinning * config.num_chains) as meter:
-        done = run_phases(run, config, done, meter, disk.save)
-    disk.close()
-    return done
-
-
 def _check_blocks(program: Program, chains: Chains) -> None:
     """Try out on two chains what the analysis says about blocks."""
     first = jax.tree.map(lambda leaf: jnp.concatenate(leaf[:2], axis=-1), chains.latent)
@@ -213,10 +291,20 @@ def _open_store(
     if store is None:
         return Nowhere()
     settings = run_settings(engine, config, names, seed)
-    return Directory(store, settings, config.superchains, resume)
+    settings.pop("num_samples")  # a run may go on for longer
+    return Directory(store, settings, config.superchains, config.num_samples, resume)
 
 
-def warn_if_doubtful(result: Result) -> None:
+def _warn_interrupted(num_draws: int, num_samples: int) -> None:
+    warnings.warn(
+        f"The run was interrupted after {num_draws} of {num_samples} draws of each chain: the "
+        "result has those. `result.extend(n)` makes n more.",
+        InterruptedWarning,
+        stacklevel=4,
+    )
+
+
+def warn_if_doubtful(result: Result, stacklevel: int) -> None:
     """Say it, once, if the run cannot be trusted."""
     if not result.draws:
         return
@@ -225,5 +313,5 @@ def warn_if_doubtful(result: Result) -> None:
         warnings.warn(
             f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )

@@ -1,40 +1,20 @@
 """Stored runs: what was interrupted goes on, and ends with the draws of an uninterrupted run."""
 
-import jax.numpy as jnp
+import errno
+import shutil
+
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
+from tiny_run import SIZES, Telling, assert_same, run
 
 import adlmh_jax as adlmh
 from adlmh_jax import sampling
 from adlmh_jax.engine import progress
-from adlmh_jax.store import directory
-
-DATA = jnp.array([1.0, 3.0, 2.0])
-SIZES = {"num_chains": 6, "num_superchains": 3, "num_warmup": 30, "num_samples": 50, "epoch": 4}
+from adlmh_jax.store import directory, files, zarr
 
 
-def model(data):
-    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
-    numpyro.sample("y", dist.Poisson(rate), obs=data)
-
-
-class Interrupted(Exception):
+class Ended(Exception):
     """Stands for whatever ends a process."""
-
-
-class Fuse(progress.SilentMeter):
-    """A meter that ends the run after some chunks."""
-
-    def __init__(self, num_chunks):
-        self.num_chunks = num_chunks
-
-    def update(self, num_draws, seconds, tallies):
-        del num_draws, seconds, tallies
-        self.num_chunks -= 1
-        if not self.num_chunks:
-            raise Interrupted
 
 
 @pytest.fixture
@@ -44,45 +24,126 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 4)
 
 
-def run(store=None, resume=False, key=0, **options):
-    options = {**SIZES, **options}
-    return adlmh.sample(key, model, (DATA,), store=store, resume=resume, progress=False, **options)
+@pytest.fixture
+def after(monkeypatch):
+    """Do something after a number of chunks."""
+
+    def arrange(num_chunks, act):
+        count = iter(range(1, 10_000))
+        act_in_time = lambda: act() if next(count) == num_chunks else None  # noqa: E731
+        monkeypatch.setattr(progress, "SilentMeter", lambda: Telling(act_in_time))
+
+    return arrange
+
+
+def end():
+    raise Ended
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return run()
 
 
 @pytest.mark.parametrize("num_chunks", [1, 3, 6])
-def test_goes_on_where_it_was_interrupted(tmp_path, monkeypatch, small_chunks, num_chunks):
-    whole = run()
-    with monkeypatch.context() as patch:
-        patch.setattr(progress, "SilentMeter", lambda: Fuse(num_chunks))
-        with pytest.raises(Interrupted):
-            run(tmp_path / "run")
-    resumed = run(tmp_path / "run", resume=True)
-    np.testing.assert_array_equal(resumed.draws["rate"], whole.draws["rate"])
-    np.testing.assert_array_equal(resumed.log_density, whole.log_density)
-    np.testing.assert_array_equal(resumed.schedule.selected, whole.schedule.selected)
-    np.testing.assert_array_equal(resumed.statistics.mean, whole.statistics.mean)
+def test_goes_on_where_it_was_ended(tmp_path, after, small_chunks, whole, num_chunks):
+    after(num_chunks, end)
+    with pytest.raises(Ended):
+        run(tmp_path / "run")
+    assert_same(run(tmp_path / "run", resume=True), whole)
 
 
-def test_a_file_of_draws_without_its_state_is_written_anew(tmp_path, monkeypatch, small_chunks):
-    whole = run()
-    with monkeypatch.context() as patch:
-        patch.setattr(progress, "SilentMeter", lambda: Fuse(6))
-        with pytest.raises(Interrupted):
-            run(tmp_path)
-    numbers = sorted(path.name for path in tmp_path.glob("draws-*.npz"))
-    (tmp_path / f"draws-{len(numbers):05d}.npz").write_bytes(b"half")
-    np.testing.assert_array_equal(run(tmp_path, resume=True).draws["rate"], whole.draws["rate"])
+def test_draws_beyond_the_state_are_written_anew(tmp_path, after, small_chunks, whole, monkeypatch):
+    monkeypatch.setattr(zarr, "CHUNK_BYTES", 16 * 6 * 4)
+    after(7, end)  # 28 draws, in chunks of 16
+    with pytest.raises(Ended):
+        run(tmp_path)
+    rate = tmp_path / "draws.zarr" / "posterior" / "rate"
+    chunks = sorted(rate.glob("c.*"))
+    partial = np.frombuffer(chunks[-1].read_bytes(), np.float32).copy().reshape(6, 16)
+    partial[:, -1] = 7.0
+    chunks[-1].write_bytes(partial.tobytes())
+    (rate / f"c.0.{len(chunks)}").write_bytes(b"half")
+    (rate / ".c.0.9.part").write_bytes(b"half")
+    assert_same(run(tmp_path, resume=True), whole)
+    assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_finished_run_is_read_back(tmp_path):
-    first = run(tmp_path)
-    again = run(tmp_path, resume=True)
-    np.testing.assert_array_equal(again.draws["rate"], first.draws["rate"])
+def test_a_finished_run_is_read_back(tmp_path, whole):
+    run(tmp_path)
+    assert_same(run(tmp_path, resume=True), whole)
+
+
+@pytest.mark.parametrize("options", [{}, {"thinning": 1, "epoch": 7}, {"keep": ()}])
+def test_goes_on_for_longer(tmp_path, options):
+    run(tmp_path, num_samples=20, **options)
+    longer = run(tmp_path, resume=True, num_samples=50, **options)
+    assert_same(longer, run(**options))
 
 
 def test_refusals(tmp_path):
     run(tmp_path)
-    with pytest.raises(ValueError, match="holds a run already. Pass `resume=True`"):
+    with pytest.raises(adlmh.StoreError, match="holds a run already. Pass `resume=True`"):
         run(tmp_path)
-    with pytest.raises(ValueError, match="is another one: it differs in key, num_samples"):
-        run(tmp_path, resume=True, key=1, num_samples=20)
+    with pytest.raises(adlmh.StoreError, match="is another one: it differs in key"):
+        run(tmp_path, resume=True, key=1)
+    with pytest.raises(adlmh.StoreError, match="differs in num_warmup"):
+        run(tmp_path, resume=True, num_warmup=10)
+    with pytest.raises(adlmh.StoreError, match="holds 50 draws already, more than `num_samples`"):
+        run(tmp_path, resume=True, num_samples=49)
+    with pytest.raises(ValueError, match="`resume=True` needs `store`"):
+        run(resume=True)
+
+
+def test_draws_without_a_state_are_not_overwritten(tmp_path):
+    run(tmp_path)
+    (tmp_path / "state.bin").unlink()
+    for resume in (False, True):
+        with pytest.raises(adlmh.StoreError, match="state.bin is missing"):
+            run(tmp_path, resume=resume)
+
+
+@pytest.mark.parametrize("num_writes", [1, 9, 30, 51])
+def test_a_full_disk(tmp_path, small_chunks, whole, monkeypatch, num_writes):
+    count = iter(range(10_000))
+
+    def fsync(handle):
+        if next(count) >= num_writes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", fsync)
+        with pytest.raises(adlmh.StoreError, match="cannot be written: .*No space left"):
+            run(tmp_path / "run")
+    assert not list(tmp_path.rglob("*.part"))
+    if num_writes > 20:
+        xarray = pytest.importorskip("xarray")
+        dataset = xarray.open_zarr(tmp_path / "run" / "draws.zarr", group="posterior")
+        num_draws = dataset.sizes["draw"]
+        np.testing.assert_array_equal(dataset["rate"], whole.draws["rate"][:, :num_draws])
+    assert_same(run(tmp_path / "run", resume=True), whole)
+
+
+@pytest.mark.parametrize("num_chunks", [1, 7])
+def test_a_directory_that_is_removed(tmp_path, after, small_chunks, num_chunks):
+    after(num_chunks, lambda: shutil.rmtree(tmp_path / "run"))
+    with pytest.raises(adlmh.StoreError, match="cannot be written: .*No such file"):
+        run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_path_that_is_no_directory(tmp_path):
+    (tmp_path / "file").write_text("text")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(adlmh.StoreError, match="cannot be written"):
+            run(path)
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_throttled_runs_are_written_at_the_end(tmp_path, whole):
+    assert directory.SECONDS_BETWEEN >= 1.0
+    run(tmp_path)
+    xarray = pytest.importorskip("xarray")
+    dataset = xarray.open_zarr(tmp_path / "draws.zarr", group="posterior")
+    assert dataset.sizes["draw"] == SIZES["num_samples"]
+    np.testing.assert_array_equal(dataset["rate"], whole.draws["rate"])

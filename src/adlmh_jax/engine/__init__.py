@@ -4,14 +4,20 @@ from adlmh_jax.engine.build import Engine, build_engine, check_schedule
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.host import use_all_cores, use_compilation_cache
 from adlmh_jax.engine.inplace import run_branch
+from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watch_signals
+from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
 from adlmh_jax.engine.keys import make_key, seed_of, superchain_keys
+from adlmh_jax.engine.memory import check_memory
 from adlmh_jax.engine.progress import make_meter
 from adlmh_jax.engine.runner import (
     Devices,
     Done,
+    Host,
+    Resumption,
     Run,
     RunState,
     choose_devices,
+    copy_state,
     max_chunk_rounds,
     place,
     restore,
@@ -35,24 +41,34 @@ from adlmh_jax.engine.superchain import (
 __all__ = [
     "Devices",
     "Done",
+    "Draws",
     "Engine",
     "EngineSpec",
+    "Host",
+    "InterruptedWarning",
+    "Interruption",
     "Keep",
     "Kept",
     "MAX_TRIES",
     "Phase",
+    "Resumption",
     "Run",
     "RunConfig",
     "RunState",
     "SuperchainState",
     "build_draw",
     "build_engine",
+    "check_memory",
     "check_schedule",
     "choose_devices",
+    "choose_names",
+    "copy_state",
+    "find_rows",
     "init_superchain",
     "make_key",
     "make_meter",
     "max_chunk_rounds",
+    "name_draws",
     "place",
     "repair",
     "restore",
@@ -68,4 +84,5 @@ __all__ = [
     "use_all_cores",
     "use_compilation_cache",
     "view_entry",
+    "watch_signals",
 ]

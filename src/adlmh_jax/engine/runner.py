@@ -17,6 +17,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from adlmh_jax.engine.config import RunConfig
+from adlmh_jax.engine.keeping import Draws
 from adlmh_jax.engine.progress import Meter
 from adlmh_jax.engine.superchain import (
     EngineSpec,
@@ -41,13 +42,59 @@ class RunState(NamedTuple):
     superchains: SuperchainState
 
 
+class Resumption(NamedTuple):
+    """Where a run can go on: at the end of a round all of whose draws were recorded."""
+
+    state: RunState
+    num_samples: int
+
+
 class Done(NamedTuple):
-    """How far a run is: its state, draws made in warm-up and sampling, and recorded ones."""
+    """How far a run is.
+
+    Attributes
+    ----------
+    state
+        The chains where they are.
+    num_warmup, num_samples
+        Draws made in warm-up and in sampling.
+    parts
+        Recorded draws.
+    before_last
+        Where to go on if the last round made draws that were not asked for: before it.
+    """
 
     state: RunState
     num_warmup: int
     num_samples: int
-    parts: list[Kept]
+    parts: list[Draws]
+    before_last: Resumption | None = None
+
+    @property
+    def resumption(self) -> Resumption:
+        """Where to go on."""
+        return self.before_last or Resumption(self.state, self.num_samples)
+
+
+class Host(NamedTuple):
+    """What the host does between chunks.
+
+    Attributes
+    ----------
+    label
+        Makes draws of the first so many that a chunk kept.
+    meter
+        Shows how far the run is.
+    save
+        Is handed every chunk: the state after it and its draws.
+    is_stopping
+        Says whether the run is to end.
+    """
+
+    label: Callable[[Kept, int], Draws]
+    meter: Meter
+    save: Callable[[Done], None]
+    is_stopping: Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -212,20 +259,30 @@ class Run(NamedTuple):
     max_rounds: int
 
 
-def run_phases(
-    run: Run, config: RunConfig, done: Done, meter: Meter, save: Callable[[Done], None]
-) -> Done:
-    """Warm up, then sample, from where the run is; hand each chunk, with its state, to ``save``."""
+def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
+    """Warm up, then sample, from where the run is, until it is done or is to stop."""
     parts = list(done.parts)
     made = {"warmup": done.num_warmup, "samples": done.num_samples}
+    last = done
 
-    def note(phase: str, kept: Kept, state: RunState) -> None:
-        made[phase] += kept.log_density.shape[1]
-        new = [kept] if phase == "samples" else []
+    def note(
+        phase: str, kept: Kept, num_new: int, state: RunState, before: RunState | None
+    ) -> None:
+        nonlocal last
+        num_before = made["samples"]
+        made[phase] += num_new
+        is_recorded = phase == "samples"
+        new = [host.label(kept, num_new)] if is_recorded else []
         parts.extend(new)
-        save(Done(state, made["warmup"], made["samples"], new))
+        last = Done(
+            state=state,
+            num_warmup=made["warmup"],
+            num_samples=made["samples"],
+            parts=new,
+            before_last=Resumption(before, num_before) if before and is_recorded else None,
+        )
+        host.save(last)
 
-    state = done.state
     warmup = Phase(jnp.bool_(True), jnp.int32(0))
     sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
     for name, phase, total in (
@@ -233,8 +290,9 @@ def run_phases(
         ("samples", sampling, config.num_samples),
     ):
         left = total - made[name]
-        state = run_draws(run, state, phase, left, meter, functools.partial(note, name))
-    return Done(state, made["warmup"], made["samples"], parts)
+        if run_draws(run, last.state, phase, left, host, functools.partial(note, name)):
+            break
+    return last._replace(parts=parts)
 
 
 def run_draws(
@@ -242,30 +300,46 @@ def run_draws(
     state: RunState,
     phase: Phase,
     num_draws: int,
-    meter: Meter,
-    save: Callable[[Kept, RunState], None],
-) -> RunState:
-    """Make ``num_draws`` draws, chunk by chunk; hand each chunk and the state to ``save``.
+    host: Host,
+    note: Callable[[Kept, int, RunState, RunState | None], None],
+) -> bool:
+    """Make ``num_draws`` draws, chunk by chunk; return whether the run is to stop.
 
-    A round may hold several draws; those beyond ``num_draws`` are made but not saved.
+    ``note`` is handed what a chunk kept, how many of its draws are wanted, and the state after it.
+    A round may hold several draws. A last round that makes more than are wanted is a chunk of its
+    own, and ``note`` is handed the state before it too: whoever wants those draws later runs it
+    again.
     """
     per_round = run.spec.plan.num_draws
-    left = -(-num_draws // per_round)
     chunk_rounds = 1
-    saved = 0
-    while left:
-        num_rounds = min(left, chunk_rounds, run.max_rounds)
+    while num_draws > 0:
+        whole = num_draws // per_round
+        num_rounds = max(1, min(whole, chunk_rounds, run.max_rounds))
+        num_new = min(num_rounds * per_round, num_draws)
+        before = None if whole else copy_state(state)
         started = time.perf_counter()
         state, kept = run_chunk(run, state, phase, num_rounds)
         jax.block_until_ready(state.superchains)
         seconds = time.perf_counter() - started
-        left -= num_rounds
-        num_new = min(num_rounds * per_round, num_draws - saved)
-        saved += num_new
-        save(jax.tree.map(lambda leaf, n=num_new: leaf[:, :n], to_host(kept)), state)
-        meter.update(num_new, seconds, to_host(state.superchains.tallies))
+        num_draws -= num_new
+        note(to_host(kept), num_new, state, before)
+        host.meter.update(num_new, seconds, to_host(state.superchains.tallies))
+        if _agree(host.is_stopping()):
+            return True
         chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
-    return state
+    return False
+
+
+def copy_state(state: RunState) -> RunState:
+    """Return a state that outlives the chunk that uses up the other."""
+    return RunState(state.next_round, jax.tree.map(jnp.copy, state.superchains))
+
+
+def _agree(is_stopping: bool) -> bool:
+    """Stop all processes if one of them is to stop."""
+    if jax.process_count() > 1:
+        return bool(np.any(multihost_utils.process_allgather(np.array(is_stopping))))
+    return is_stopping
 
 
 def run_chunk(run: Run, state: RunState, phase: Phase, num_rounds: int) -> tuple[RunState, Kept]:

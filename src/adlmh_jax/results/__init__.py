@@ -2,7 +2,6 @@
 
 from adlmh_jax.results.collect import collect
 from adlmh_jax.results.diagnose import measure
-from adlmh_jax.results.keeping import choose_names, find_rows
 from adlmh_jax.results.mixing import autocovariance, effective_size
 from adlmh_jax.results.plots import plot_convergence, plot_schedule, unit_rewards
 from adlmh_jax.results.precision import PrecisionWarning
@@ -15,10 +14,8 @@ __all__ = [
     "Result",
     "ScheduleReport",
     "autocovariance",
-    "choose_names",
     "collect",
     "effective_size",
-    "find_rows",
     "measure",
     "plot_convergence",
     "plot_schedule",

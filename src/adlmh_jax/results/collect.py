@@ -2,14 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
-from adlmh_jax.engine import Done, Engine, RunConfig, SuperchainState, to_host
+from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to_host
 from adlmh_jax.model import Program
-from adlmh_jax.results.keeping import name_draws
 from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result, ScheduleReport
 from adlmh_jax.statistics import summarise, tally_total
@@ -23,16 +21,15 @@ def collect(
     seed: int,
     seconds: float,
 ) -> Result:
-    """Put together what a run leaves behind."""
+    """Put together what a run leaves behind; its parts are used up."""
     num_superchains = config.superchains
-    kept: Any = jax.tree.map(lambda *p: np.concatenate(p, axis=1)[:num_superchains], *done.parts)
     superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(done.state.superchains))
     report = _report(engine, superchains)
     _warn_invalid(report)
     warn_if_imprecise(engine.program, superchains.chains)
     return Result(
-        draws=name_draws(engine.program, names, kept),
-        log_density=_by_chain(kept.log_density),
+        draws={name: _join(done.parts, name) for name in names},
+        log_density=np.concatenate([part.log_density for part in done.parts], axis=1),
         schedule=report,
         superchain_of=np.repeat(np.arange(num_superchains), config.chains_each),
         config=config,
@@ -45,9 +42,9 @@ def collect(
     )
 
 
-def _by_chain(rows: np.ndarray) -> np.ndarray:
-    """Return ``[chain, draw]`` from ``[S, draw, C]``."""
-    return np.moveaxis(rows, 2, 1).reshape(rows.shape[0] * rows.shape[2], rows.shape[1])
+def _join(parts: Sequence[Draws], name: str) -> np.ndarray:
+    """Return all draws of one name, taken out of the parts, so that none is in memory twice."""
+    return np.concatenate([part.values.pop(name) for part in parts], axis=1)
 
 
 def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
@@ -105,5 +102,5 @@ def _warn_invalid(report: ScheduleReport) -> None:
             "such values are impossible: look for 0/0 and overflow in what depends on them, and "
             "see `result.schedule.invalid`.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

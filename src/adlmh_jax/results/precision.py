@@ -49,7 +49,7 @@ def warn_if_imprecise(program: Program, chains: Chains) -> None:
             "double precision on, before anything else is done with JAX: "
             '`jax.config.update("jax_enable_x64", True)`.',
             PrecisionWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

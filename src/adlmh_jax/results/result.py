@@ -1,7 +1,7 @@
 """What a run gives back."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -85,7 +85,8 @@ class Result:
     superchain_of
         Superchain of each chain.
     config
-        The settings of the run.
+        The settings of the run; its ``num_samples`` is more than there are draws if the run was
+        interrupted.
     program
         The compiled model.
     state
@@ -111,16 +112,29 @@ class Result:
     proposals: dict[str, str]
     seed: int | None = None
     seconds: float | None = None
+    _continue: Callable[["Result", int], "Result"] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Return the sizes of the run."""
-        num_chains, num_draws = len(self.superchain_of), self.config.num_samples
+        num_chains, num_draws = len(self.superchain_of), self.num_draws
         rate = self.schedule.accepted.sum() / max(1, self.schedule.selected.sum())
         return (
             f"Result with {num_draws} draws of {num_chains} chains in "
             f"{self.superchain_of.max() + 1} superchains: {', '.join(self.draws) or 'none kept'}; "
             f"acceptance rate {rate:.2f}"
         )
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled: compiled code cannot be."""
+        raise TypeError(
+            "A `Result` cannot be pickled, because it holds the model: save its draws with "
+            "`result.to_arviz().to_netcdf(path)`, or the whole run with `sample(..., store=...)`."
+        )
+
+    @property
+    def num_draws(self) -> int:
+        """Number of recorded draws of each chain."""
+        return self.statistics.num_draws
 
     @property
     def num_superchains(self) -> int:
@@ -134,6 +148,26 @@ class Result:
     @cached_property
     def _mixing(self) -> dict[str, Mixing]:
         return measure(self.draws, self.num_superchains)
+
+    def extend(self, num_samples: int) -> "Result":
+        """Go on with the run and make more draws.
+
+        The result is, bit for bit, that of a run that was asked for all draws at once. A run that
+        has a ``store`` goes on there too.
+
+        Parameters
+        ----------
+        num_samples
+            How many draws **more**. (With ``sample(store=..., resume=True)`` it is how many in
+            total.)
+
+        Returns
+        -------
+        A new `Result` of the draws so far and the new ones; this one stays as it is.
+        """
+        if self._continue is None:
+            raise ValueError("This `Result` was not made by `sample` and cannot be extended.")
+        return self._continue(self, num_samples)
 
     def to_arviz(
         self,

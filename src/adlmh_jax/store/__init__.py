@@ -1,6 +1,6 @@
 """Runs on disk."""
 
-from adlmh_jax.store.base import Nowhere, Store
+from adlmh_jax.store.base import Nowhere, Store, StoreError
 from adlmh_jax.store.directory import Directory
 from adlmh_jax.store.files import (
     Arrays,
@@ -18,6 +18,7 @@ __all__ = [
     "Directory",
     "Nowhere",
     "Store",
+    "StoreError",
     "load_arrays",
     "load_json",
     "make_directory",

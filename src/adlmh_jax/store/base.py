@@ -2,27 +2,35 @@
 
 from typing import Protocol
 
-from adlmh_jax.engine import Devices, Done, Kept, RunState
+from adlmh_jax.engine import Devices, Done, Draws, RunState
+
+
+class StoreError(ValueError):
+    """A stored run cannot be written, read or gone on with."""
 
 
 class Store(Protocol):
     """A place that keeps a run."""
 
-    def load(self, fresh: RunState, kept: Kept, devices: Devices) -> Done:
+    def load(self, fresh: RunState, empty: Draws, devices: Devices) -> Done:
         """Return how far the run is.
 
         Parameters
         ----------
         fresh
             The state of a run that has not begun.
-        kept
-            Shapes of what is kept of a draw.
+        empty
+            No draws, but their names, shapes and dtypes.
         devices
             Where the state is to be put.
         """
 
     def save(self, done: Done) -> None:
-        """Take note of a chunk: the state after it, and what it recorded."""
+        """Take note of a chunk: the state after it, and the draws that it recorded.
+
+        They end at draw ``done.num_samples``. Where the run goes on from `Done.resumption`, draws
+        may come again; they are the same.
+        """
 
     def close(self) -> None:
         """Write all that was noted."""
@@ -31,10 +39,10 @@ class Store(Protocol):
 class Nowhere:
     """Keeps nothing."""
 
-    def load(self, fresh: RunState, kept: Kept, devices: Devices) -> Done:
+    def load(self, fresh: RunState, empty: Draws, devices: Devices) -> Done:
         """Return the run at its beginning."""
-        del kept, devices
-        return Done(fresh, 0, 0, [])
+        del empty, devices
+        return Done(state=fresh, num_warmup=0, num_samples=0, parts=[])
 
     def save(self, done: Done) -> None:
         """Do nothing."""

@@ -1,25 +1,39 @@
 """A run in a directory: its draws and its last state survive whatever ends the process."""
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from adlmh_jax.engine import Devices, Done, Kept, RunState, restore, to_host
-from adlmh_jax.store.files import load_arrays, load_json, make_directory, save_arrays, save_json
+from adlmh_jax.engine import Devices, Done, Draws, RunState, restore, to_host
+from adlmh_jax.store.base import StoreError
+from adlmh_jax.store.files import remove_parts
+from adlmh_jax.store.snapshot import (
+    Header,
+    damaged,
+    read_arrays,
+    read_header,
+    write_snapshot,
+)
+from adlmh_jax.store.zarr import GrowingArray, ZarrGroups, choose_chunk, storable
 
 SECONDS_BETWEEN = 5.0  # writing takes time: not after every chunk
-SETTINGS, STATE = "run.json", "state.npz"
+STATE, DRAWS = "state.bin", "draws.zarr"
+FORMAT = "adlmh_jax run 1"
+MAX_COUNT = 2**31 - 1
+COUNTS = ("next_round", "num_warmup", "num_samples", "num_stored")
 
 
 class Directory:
-    """The directory of one run.
+    """The directory of one run: ``draws.zarr``, for everybody, and ``state.bin``, to go on.
 
-    A state is written after the draws that led to it, and knows how many files of draws belong to
-    it: a process that dies in between leaves a file that is written anew.
+    The state is written after the draws that led to it, and says how many they are: draws beyond,
+    of a process that died in between, are written anew.
     """
 
     def __init__(
@@ -27,49 +41,131 @@ class Directory:
         directory: str | Path,
         settings: Mapping[str, Any],
         num_superchains: int,
+        num_samples: int,
         resume: bool,
     ) -> None:
-        self._directory = make_directory(Path(directory))
-        known = load_json(self._directory / SETTINGS)
-        if known is not None and not resume:
-            raise ValueError(
-                f"`store` = {str(directory)!r} holds a run already. Pass `resume=True` to go on "
-                "with it, or name another directory."
-            )
-        self._settings = dict(settings)
-        if known is not None and known != self._settings:
-            names = [name for name in known if known[name] != self._settings.get(name)]
-            raise ValueError(
-                f"The run in `store` = {str(directory)!r} is another one: it differs in "
-                f"{', '.join(sorted(names))}. Name another directory."
-            )
-        save_json(self._directory / SETTINGS, self._settings)
-        self._num_superchains = num_superchains
+        self._directory = Path(directory)
+        self._settings = json.loads(json.dumps(settings, default=int))
+        self._num_superchains, self._num_samples = num_superchains, num_samples
         self._last: Done | None = None
-        self._waiting: list[Kept] = []
-        self._num_files = 0
+        self._waiting: list[Draws] = []
+        self._num_stored = 0
+        with self._reporting("read"):
+            self._header = read_header(self._directory / STATE)
+            has_draws = (self._directory / DRAWS).exists()
+        if self._header is not None:
+            self._check(self._header, resume)
+        elif has_draws:
+            raise StoreError(
+                f"`store` = {str(directory)!r} has draws, but its file {STATE} is missing: the run "
+                "cannot go on. Name another directory."
+            )
+        elif jax.process_index() == 0:
+            with self._reporting("written"):
+                self._directory.mkdir(parents=True, exist_ok=True)
+                self._write_state(dict.fromkeys(COUNTS, 0), [])
         self._written = time.monotonic()
 
-    def load(self, fresh: RunState, kept: Kept, devices: Devices) -> Done:
+    def _check(self, header: Header, resume: bool) -> None:
+        """Refuse to mix runs."""
+        if not resume:
+            raise StoreError(
+                f"`store` = {str(self._directory)!r} holds a run already. Pass `resume=True` to go "
+                "on with it, or name another directory."
+            )
+        known = header.get("settings")
+        if header.get("format") != FORMAT or not isinstance(known, dict):
+            raise damaged(self._directory / STATE, "it is not of this version of adlmh_jax")
+        names = {n for n in {*known, *self._settings} if known.get(n) != self._settings.get(n)}
+        if names:
+            raise StoreError(
+                f"The run in `store` = {str(self._directory)!r} is another one: it differs in "
+                f"{', '.join(sorted(names))}. Name another directory."
+            )
+        for name in COUNTS:
+            self._count(header, name)
+        if header["num_stored"] > self._num_samples:
+            raise StoreError(
+                f"`store` = {str(self._directory)!r} holds {header['num_stored']} draws already, "
+                f"more than `num_samples` = {self._num_samples}, which counts them all, not those "
+                f"to come. Ask for at least {header['num_stored']}."
+            )
+
+    def _count(self, header: Header, name: str) -> int:
+        number = header.get(name)
+        if type(number) is not int or not 0 <= number <= MAX_COUNT:
+            raise damaged(self._directory / STATE, f"`{name}` is {number!r}, which is no count")
+        return number
+
+    def load(self, fresh: RunState, empty: Draws, devices: Devices) -> Done:
         """Return how far the run is; a run that has not begun is at its fresh state."""
-        arrays = load_arrays(self._directory / STATE, self._settings)
-        if arrays is None:
-            return Done(fresh, 0, 0, [])
-        next_round, num_warmup, num_samples, self._num_files = map(int, arrays["counts"])
-        leaves = [arrays[f"leaf_{i}"] for i in range(len(jax.tree.leaves(fresh.superchains)))]
-        state = RunState(next_round, restore(devices, fresh.superchains, leaves))
-        parts = [self._load_part(number, kept) for number in range(self._num_files)]
-        return Done(state, num_warmup, num_samples, parts)
+        header = self._header
+        self._files = self._lay_out(empty, header)
+        done = Done(state=fresh, num_warmup=0, num_samples=0, parts=[])
+        with self._reporting("read"):
+            if header is not None and self._has_begun(header):
+                done = self._read(header, fresh, devices)
+        self._header = None
+        if jax.process_index() == 0:
+            with self._reporting("written"):
+                remove_parts(self._directory)
+                self._files.create(self._num_stored)
+        return done
 
-    def _load_part(self, number: int, kept: Kept) -> Kept:
-        arrays = load_arrays(self._path(number), self._settings)
-        if arrays is None:
-            raise ValueError(f"`store` lacks its file {self._path(number).name}.")
-        leaves = [arrays[f"leaf_{i}"] for i in range(len(jax.tree.leaves(kept)))]
-        return jax.tree.unflatten(jax.tree.structure(kept), leaves)
+    def _has_begun(self, header: Header) -> bool:
+        """Return whether there is a state; without one nothing has been counted either."""
+        return bool(header.get("arrays")) or any(header[name] for name in COUNTS)
 
-    def _path(self, number: int) -> Path:
-        return self._directory / f"draws-{number:05d}.npz"
+    def _read(self, header: Header, fresh: RunState, devices: Devices) -> Done:
+        num_samples = header["num_samples"]
+        self._num_stored = header["num_stored"]
+        num_warmup, all_warmup = header["num_warmup"], self._settings["num_warmup"]
+        is_early = num_warmup > all_warmup or (num_warmup < all_warmup and num_samples)
+        if num_samples > self._num_stored or is_early:
+            raise damaged(self._directory / STATE, "its counts contradict each other")
+        like = [self._stored_shape(leaf) for leaf in jax.tree.leaves(fresh.superchains)]
+        leaves = read_arrays(self._directory / STATE, like)
+        superchains = restore(devices, fresh.superchains, leaves)
+        arrays = {a.directory: a.read(num_samples) for a in self._files.arrays}
+        return Done(
+            state=RunState(header["next_round"], superchains),
+            num_warmup=header["num_warmup"],
+            num_samples=num_samples,
+            parts=[self._as_draws(arrays, num_samples)] if num_samples else [],
+        )
+
+    def _stored_shape(self, leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self._num_superchains, *leaf.shape[1:]), leaf.dtype)
+
+    def _lay_out(self, empty: Draws, header: Header | None) -> ZarrGroups:
+        """Return where the draws are, or will be."""
+        root = self._directory / DRAWS
+        self._empty = empty
+        self._paths = {n: root / "posterior" / s for n, s in storable(empty.values).items()}
+        self._lp = root / "sample_stats" / "lp"
+        known = {} if header is None else header.get("draws", {})
+        posterior = [self._grow(p, empty.values[n], known) for n, p in self._paths.items()]
+        stats = [self._grow(self._lp, empty.log_density, known)] if empty.values else []
+        return ZarrGroups(root, {"posterior": posterior, "sample_stats": stats})
+
+    def _grow(self, path: Path, like: np.ndarray, known: Any) -> GrowingArray:
+        if not known:
+            return GrowingArray(path, like, choose_chunk(like, self._num_samples))
+        name = f"{path.parent.name}/{path.name}"
+        entry = known.get(name) if isinstance(known, dict) else None
+        entry = entry if isinstance(entry, dict) else {}
+        checks = entry.get("checks")
+        if not isinstance(checks, list):
+            raise damaged(self._directory / STATE, f"it does not know the draws of `{name}`")
+        chunk = self._count(entry, "chunk_draws")
+        if not chunk:
+            raise damaged(self._directory / STATE, f"the chunks of `{name}` have no draws")
+        return GrowingArray(path, like, chunk, checks)
+
+    def _as_draws(self, arrays: Mapping[Path, np.ndarray], num_draws: int) -> Draws:
+        values = {name: arrays[path] for name, path in self._paths.items()}
+        nothing = np.zeros((0, num_draws), self._empty.log_density.dtype)
+        return Draws(values, arrays.get(self._lp, nothing))
 
     def save(self, done: Done) -> None:
         """Take note of a chunk; write, if it is time."""
@@ -84,20 +180,51 @@ class Directory:
             self._write(self._last)
 
     def _write(self, done: Done) -> None:
-        state = to_host(done.state.superchains)
+        start = done.resumption
+        leaves = jax.tree.leaves(to_host(start.state.superchains))
+        counts = (start.state.next_round, done.num_warmup, start.num_samples)
+        num_visible, self._num_stored = self._num_stored, max(self._num_stored, done.num_samples)
         if jax.process_index() == 0:
-            if self._waiting:
-                joined: Any = jax.tree.map(lambda *p: np.concatenate(p, axis=1), *self._waiting)
-                save_arrays(self._path(self._num_files), self._settings, _leaves(joined))
-            self._num_files += bool(self._waiting)
-            counts = (done.state.next_round, done.num_warmup, done.num_samples, self._num_files)
-            leaves = _leaves(jax.tree.map(lambda leaf: leaf[: self._num_superchains], state))
-            arrays = {"counts": np.array(counts), **leaves}
-            save_arrays(self._directory / STATE, self._settings, arrays)
+            with self._reporting("written"):
+                self._write_draws(done, num_visible)
+                numbers = dict(zip(COUNTS, (*counts, self._num_stored), strict=True))
+                self._write_state(numbers, [leaf[: self._num_superchains] for leaf in leaves])
         self._waiting.clear()
         self._last = None
         self._written = time.monotonic()
 
+    def _write_draws(self, done: Done, num_visible: int) -> None:
+        num_new = sum(part.log_density.shape[1] for part in self._waiting)
+        if not num_new:
+            return
+        position = done.num_samples - num_new
+        by_path = {path: [d.values[n] for d in self._waiting] for n, path in self._paths.items()}
+        by_path[self._lp] = [draws.log_density for draws in self._waiting]
+        for array in self._files.arrays:
+            new = np.concatenate(by_path[array.directory], axis=1)
+            array.write(position, new, done.resumption.num_samples, num_visible)
+        self._files.publish(self._num_stored)
 
-def _leaves(tree: Any) -> dict[str, np.ndarray]:
-    return {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    def _write_state(self, counts: Mapping[str, int], leaves: list[np.ndarray]) -> None:
+        arrays = self._files.arrays if leaves else []
+        draws = {
+            f"{a.directory.parent.name}/{a.directory.name}": {
+                "chunk_draws": a.chunk_draws,
+                "checks": a.checks,
+            }
+            for a in arrays
+        }
+        header = {"format": FORMAT, **counts, "settings": self._settings, "draws": draws}
+        write_snapshot(self._directory / STATE, header, leaves)
+
+    @contextmanager
+    def _reporting(self, verb: str) -> Iterator[None]:
+        """Turn errors of the operating system into one sentence, and what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"`store` = {str(self._directory)!r} cannot be {verb}: {error}. What it held "
+                "before is as it was: put the directory in order (is it there, is it writable, is "
+                "the disk full?) and pass `resume=True` to go on."
+            ) from error

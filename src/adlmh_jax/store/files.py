@@ -1,7 +1,9 @@
 """Results on disk: a file is complete or absent, and is used again only for the same settings."""
 
+import errno
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 _SETTINGS = "settings"
+PART = ".part"
 
 
 def save_arrays(path: Path, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -57,11 +60,48 @@ def _canonical(settings: Mapping[str, Any]) -> str:
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write under a temporary name, then rename: whoever reads sees all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_whole(path, write)
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write under a temporary name, then rename: whoever reads sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}{PART}")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _flush_directory(path.parent)
+
+
+def _flush_directory(path: Path) -> None:
+    """Make sure that the names of new files survive a loss of power; Windows cannot."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_parts(directory: Path) -> None:
+    """Remove what processes that died left behind."""
+    for path in directory.glob(f".*{PART}"):
+        path.unlink(missing_ok=True)
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether there is a file to read; raise `OSError` if it is something else."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return True

@@ -1,13 +1,33 @@
 """What is kept of each draw: from names to rows of the chains, and back to arrays with names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from adlmh_jax.engine import Keep
+from adlmh_jax.engine.superchain import Keep, Kept
 from adlmh_jax.graph import Layout, make_layout
 from adlmh_jax.model import Program, nearest
+
+
+class Draws(NamedTuple):
+    """Recorded draws on the host.
+
+    Attributes
+    ----------
+    values
+        By name, ``[chain, draw, ...]``; chains of a superchain are next to each other.
+    log_density
+        ``[chain, draw]``; without chains where nothing is kept.
+    """
+
+    values: dict[str, np.ndarray]
+    log_density: np.ndarray
+
+    def head(self, num_draws: int) -> "Draws":
+        """Return the first draws."""
+        values = {name: array[:, :num_draws] for name, array in self.values.items()}
+        return Draws(values, self.log_density[:, :num_draws])
 
 
 def choose_names(program: Program, keep: str | Sequence[str]) -> list[str]:
@@ -38,12 +58,24 @@ def find_rows(program: Program, names: Sequence[str]) -> Keep:
     )
 
 
-def name_draws(program: Program, names: Sequence[str], kept: Any) -> dict[str, np.ndarray]:
-    """Return what was kept (a `Kept` of NumPy arrays), by name, ``[chain, draw, ...]``."""
+def name_draws(
+    program: Program, names: Sequence[str], num_superchains: int, kept: Kept, num_draws: int
+) -> Draws:
+    """Return the first draws of what a chunk kept, NumPy arrays ``[S, draw, rows, C]``, by name.
+
+    Superchains beyond ``num_superchains``, which fill up the devices, are left out.
+    """
     from_outputs, from_latent = _sources(program, names)
-    draws = _by_name(program.output_layout, from_outputs, kept.outputs)
-    draws |= _by_name(program.latent_layout, from_latent, kept.latent)
-    return {name: draws[name] for name in names}
+    outputs, latent, log_density = (_cut(part, num_superchains, num_draws) for part in kept)
+    values = _by_name(program.output_layout, from_outputs, outputs)
+    values |= _by_name(program.latent_layout, from_latent, latent)
+    return Draws({name: values[name] for name in names}, _by_chain(log_density, ()))
+
+
+def _cut(part: Any, num_superchains: int, num_draws: int) -> Any:
+    if isinstance(part, Mapping):
+        return {name: _cut(array, num_superchains, num_draws) for name, array in part.items()}
+    return part[:num_superchains, :num_draws]
 
 
 def _sources(program: Program, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -60,6 +92,12 @@ def _by_name(
     values = {}
     for name, slot in zip(kept.names, kept.slots, strict=True):
         rows = banks[slot.bank][:, :, slot.offset : slot.offset + slot.size]
-        by_chain = np.moveaxis(rows, 3, 1)
-        values[name] = by_chain.reshape(-1, rows.shape[1], *slot.shape)
+        values[name] = _by_chain(rows, slot.shape)
     return values
+
+
+def _by_chain(rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return ``[chain, draw, *shape]`` from ``[S, draw, ..., C]``, a copy: chunks are let go."""
+    by_chain = np.array(np.moveaxis(rows, -1, 1), order="C")
+    num_superchains, num_chains, num_draws = by_chain.shape[:3]
+    return by_chain.reshape(num_superchains * num_chains, num_draws, *shape)

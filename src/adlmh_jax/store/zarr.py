@@ -1,0 +1,213 @@
+"""Draws as zarr arrays (format 3, not compressed), which grow while others read them.
+
+Chunks are written first, as whole files; then the new shapes, those of all arrays of a group in one
+file: a reader sees the same number of draws in all of them. The layout is simple enough to be
+written without the zarr library, in an order and with guarantees that it does not give.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adlmh_jax.store.base import StoreError
+from adlmh_jax.store.files import is_regular, remove_parts, write_whole
+from adlmh_jax.store.snapshot import checksum, damaged
+
+METADATA = "zarr.json"
+CHUNK_BYTES = 1 << 20  # about; of all chains and some draws
+TYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+TYPES |= {"float16", "float32", "float64"}
+RESERVED = ("chain", "draw", METADATA, ".", "..", "")
+
+
+def storable(names: Iterable[str]) -> dict[str, str]:
+    """Return names that can be directories and xarray variables, all different."""
+    taken, storable = set(RESERVED), {}
+    for name in names:
+        new = name.replace("/", ".").replace("\\", ".").replace("\0", ".").lstrip("_") or "_"
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        storable[name] = new
+    return storable
+
+
+def choose_chunk(array: np.ndarray, num_draws: int) -> int:
+    """Return how many draws of an array ``[chain, draw, ...]`` a chunk has."""
+    num_bytes = math.prod((len(array), *array.shape[2:])) * array.dtype.itemsize
+    return max(1, min(CHUNK_BYTES // max(1, num_bytes), 1 << (num_draws - 1).bit_length()))
+
+
+@dataclass
+class GrowingArray:
+    """An array ``[chain, draw, ...]`` on disk.
+
+    Attributes
+    ----------
+    directory
+        Where it is; its name is the array's.
+    like
+        An array of the same kind without draws.
+    chunk_draws
+        Draws of a chunk.
+    checks
+        Checksums of the draws in each chunk, up to where the run can go on.
+    """
+
+    directory: Path
+    like: np.ndarray
+    chunk_draws: int
+    checks: list[int] = field(default_factory=list)
+
+    def write(self, position: int, values: np.ndarray, num_checked: int, num_visible: int) -> None:
+        """Write draws from a position on.
+
+        Draws up to ``num_checked`` are to be trusted later. Readers see ``num_visible`` already:
+        those beyond the new ones stay as they are.
+        """
+        size, end = self.chunk_draws, position + values.shape[1]
+        del self.checks[position // size :]
+        for number in range(position // size, -(-end // size)):
+            first = number * size
+            start, stop = max(first, position), min(first + size, end)
+            is_begun = start > first or min(num_visible, first + size) > stop
+            chunk = self._begun(number) if is_begun else self._blank()
+            chunk[:, start - first : stop - first] = values[:, start - position : stop - position]
+            self._save(number, chunk)
+            if num_checked > first:
+                self.checks.append(checksum(chunk[:, : num_checked - first]))
+
+    def read(self, num_draws: int) -> np.ndarray:
+        """Return the first draws, if they are those that were written."""
+        size = self.chunk_draws
+        num_chunks = -(-num_draws // size)
+        if len(self.checks) != num_chunks:
+            raise damaged(self.directory, f"it should have {num_chunks} chunks of draws")
+        for number in range(num_chunks):
+            self._require(number)
+        values = np.empty(self._shape(num_draws), self.like.dtype)
+        for number, check in enumerate(self.checks):
+            first = number * size
+            chunk = self._read(number)[:, : num_draws - first]
+            if checksum(chunk) != check:
+                raise damaged(self._path(number), "its draws were changed")
+            values[:, first : first + size] = chunk
+        return values
+
+    def describe(self, num_draws: int) -> dict[str, Any]:
+        """Return the array's metadata."""
+        name, kind = self.directory.name, self.like.dtype.kind
+        endian = {} if self.like.dtype.itemsize == 1 else {"configuration": {"endian": "little"}}
+        own = [f"{name}_dim_{axis}" for axis in range(self.like.ndim - 2)]
+        return {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self._shape(num_draws)),
+            "data_type": str(self.like.dtype),
+            "chunk_grid": {
+                "name": "regular",
+                "configuration": {"chunk_shape": list(self._shape(self.chunk_draws))},
+            },
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+            "fill_value": {"b": False, "f": "NaN"}.get(kind, 0),
+            "codecs": [{"name": "bytes", **endian}],
+            "attributes": {},
+            "dimension_names": ["chain", "draw", *own],
+            "storage_transformers": [],
+        }
+
+    @property
+    def _type(self) -> np.dtype:
+        return self.like.dtype.newbyteorder("<")
+
+    def _shape(self, num_draws: int) -> tuple[int, ...]:
+        return (len(self.like), num_draws, *self.like.shape[2:])
+
+    def _path(self, number: int) -> Path:
+        axes = (0, number, *(0 for _ in self.like.shape[2:]))
+        return self.directory / ".".join(("c", *map(str, axes)))
+
+    def _require(self, number: int) -> None:
+        """Refuse a chunk that is missing or of another size."""
+        path = self._path(number)
+        if not is_regular(path):
+            raise damaged(path, "it is missing")
+        wanted = math.prod(self._shape(self.chunk_draws)) * self._type.itemsize
+        if path.stat().st_size != wanted:
+            raise damaged(path, f"it has {path.stat().st_size} bytes instead of {wanted}")
+
+    def _blank(self) -> np.ndarray:
+        return np.zeros(self._shape(self.chunk_draws), self._type)
+
+    def _begun(self, number: int) -> np.ndarray:
+        """Return a chunk to go on with; raise `OSError` if it is gone."""
+        self._path(number).stat()
+        return self._read(number)
+
+    def _save(self, number: int, chunk: np.ndarray) -> None:
+        write_whole(self._path(number), lambda file: file.write(chunk.tobytes()))
+
+    def _read(self, number: int) -> np.ndarray:
+        self._require(number)
+        data = bytearray(self._path(number).read_bytes())
+        return np.frombuffer(data, self._type).reshape(self._shape(self.chunk_draws))
+
+
+class ZarrGroups:
+    """Groups of growing arrays in one directory."""
+
+    def __init__(self, directory: Path, groups: Mapping[str, Sequence[GrowingArray]]) -> None:
+        self.directory = directory
+        self.groups = groups
+        for array in self.arrays:
+            if str(array.like.dtype) not in TYPES:
+                raise StoreError(
+                    f"`store` cannot hold `{array.directory.name}`, whose dtype is "
+                    f"{array.like.dtype}. Leave it out with `keep=`."
+                )
+
+    @property
+    def arrays(self) -> list[GrowingArray]:
+        """All arrays."""
+        return [array for arrays in self.groups.values() for array in arrays]
+
+    def create(self, num_draws: int) -> None:
+        """Make the directories, without what others left behind, and the metadata."""
+        directories = [self.directory, *(self.directory / name for name in self.groups)]
+        for directory in [*directories, *(array.directory for array in self.arrays)]:
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_parts(directory)
+        self.publish(num_draws)
+
+    def publish(self, num_draws: int) -> None:
+        """Let readers see draws that have been written."""
+        below: dict[str, Any] = {}
+        for name, arrays in self.groups.items():
+            described = {array.directory.name: array.describe(num_draws) for array in arrays}
+            for array in arrays:
+                _save(array.directory, described[array.directory.name])
+            _save(self.directory / name, _group(described))
+            below[name] = _group({})
+            below |= {f"{name}/{array}": data for array, data in described.items()}
+        _save(self.directory, _group(below))
+
+
+def _group(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a group with those of all that is below it."""
+    inline = {"kind": "inline", "must_understand": False, "metadata": dict(metadata)}
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {"inference_library": "adlmh_jax"},
+        "consolidated_metadata": inline,
+    }
+
+
+def _save(directory: Path, metadata: Mapping[str, Any]) -> None:
+    text = json.dumps(metadata, indent=1).encode()
+    write_whole(directory / METADATA, lambda file: file.write(text))
