@@ -6,8 +6,9 @@ from benchmarks import (
     numpyro_kernel,
     plates,
     posteriordb,
+    soak,
     throughput,
 )
 
-for benchmark in (throughput, compilation, numpyro_kernel, plates, posteriordb, evaluations):
+for benchmark in (throughput, compilation, numpyro_kernel, plates, posteriordb, evaluations, soak):
     benchmark.main()

@@ -71,7 +71,7 @@ def sample(
     epoch: int | None = None,
     adapt: Literal["warmup", "always"] = "warmup",
     keep: str | Sequence[str] = "outputs",
-    init: Mapping[str, Any] | None = None,
+    init: Mapping[str, Any] | Result | None = None,
     start_together: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
@@ -117,7 +117,9 @@ def sample(
         ``"outputs"``, ``"all"`` (outputs and all latent sites), names, or ``()`` for nothing but
         the running statistics of the outputs, which need no memory for draws.
     init
-        Starting values by site name; other sites start at prior draws. Needed for ImproperUniform.
+        Starting values by site name, one for all chains or one for each, ``[chain, ...]``; other
+        sites start at prior draws. Needed for ImproperUniform. Or a `Result`: start where its
+        chains ended.
     start_together
         Start all chains of a superchain at one point: nested R-hat then compares superchains that
         know nothing of each other's start, as its authors assume.
@@ -157,9 +159,10 @@ def sample(
         model_args,
         model_kwargs,
         outputs=outputs,
-        init=init,
+        init=init.last_values() if isinstance(init, Result) else init,
         proposals=functools.partial(foresee_functions, proposals=proposals),
     )
+    _check_init(program, num_chains)
     names = choose_names(program, keep)
     engine = build_engine(
         program,
@@ -268,6 +271,16 @@ def _start(
         max_rounds=max_chunk_rounds(engine.spec, fresh.superchains, config.num_samples),
     )
     return run, fresh
+
+
+def _check_init(program: Program, num_chains: int) -> None:
+    """Refuse starting values of another number of chains."""
+    for name, value in program.init.items():
+        if value.shape != program.sites[name].shape and len(value) != num_chains:
+            raise ValueError(
+                f"`init` gives `{name}` {len(value)} values, one for each chain, but there are "
+                f"{num_chains} chains. Give one for all of them, or `num_chains` of them."
+            )
 
 
 def _check_blocks(program: Program, chains: Chains) -> None:

@@ -45,6 +45,34 @@ def flat(y):
     numpyro.sample("y", dist.Normal(mean, 2.0), obs=y)
 
 
+def test_one_value_for_each_chain():
+    sizes = {**FEW, "num_chains": 6, "num_superchains": 3}
+    values = np.arange(6) + 1
+    result = adlmh.sample(
+        0,
+        two_sites,
+        init={"n": values},
+        num_warmup=0,
+        keep="all",
+        **{name: size for name, size in sizes.items() if name != "num_warmup"},
+    )
+    assert np.all(np.abs(result.draws["n"][:, 0] - values) < 20)
+    with pytest.raises(ValueError, match="gives `n` 6 values, one for each chain, but there are 8"):
+        adlmh.sample(0, two_sites, init={"n": values}, num_chains=8, **FEW)
+
+
+def test_a_run_starts_where_another_one_ended():
+    sizes = {"num_chains": 6, "num_superchains": 3, "progress": False}
+    first = adlmh.sample(0, two_sites, num_warmup=5, num_samples=3, keep="all", **sizes)
+    program = compile_model(two_sites, init=first.last_values())
+    chains = start_chains(program, jax.random.key(0), 6)
+    position = program.latent_layout.unpack(chains.latent)
+    for name in ("x", "n"):
+        np.testing.assert_array_equal(position[name], first.draws[name][:, -1])
+    second = adlmh.sample(1, two_sites, init=first, num_warmup=0, num_samples=2, **sizes)
+    assert second.num_draws == 2
+
+
 def test_counts_that_must_exceed_observed_ones_are_found():
     position = start(animals, SEEN)
     assert np.all(position["count"] >= SEEN)

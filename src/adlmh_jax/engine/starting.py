@@ -47,7 +47,7 @@ def start_chains(
         If a chain finds no point of finite density; it names the terms that prevent it.
     """
     if given is None:
-        given = {n: jnp.broadcast_to(v, (num_chains, *v.shape)) for n, v in program.init.items()}
+        given = {n: _for_each_chain(program, n, num_chains) for n in program.init}
     chains = build_draw(program)(key, num_chains, given)
     if _num_impossible(chains).any():
         chains = repair(program, jax.random.fold_in(key, MAX_TRIES), chains, given)
@@ -55,6 +55,18 @@ def start_chains(
     if _num_impossible(chains).any():
         raise program.no_finite_start(chains, MAX_TRIES)
     return chains
+
+
+def _for_each_chain(program: Program, name: str, num_chains: int) -> Array:
+    """Return the starting values of a site, ``[C, ...]``: one for all chains, or one for each.
+
+    Superchains that fill up the devices start where the last chain does.
+    """
+    value, shape = program.init[name], program.sites[name].shape
+    if value.shape == shape:
+        return jnp.broadcast_to(value, (num_chains, *shape))
+    missing = num_chains - len(value)
+    return jnp.concatenate([value, jnp.repeat(value[-1:], max(0, missing), axis=0)])[:num_chains]
 
 
 def start_superchains(

@@ -322,8 +322,8 @@ def compile_model(
         Names of latent or deterministic sites, ``"return"`` for the returned value, or a function
         of the dict of their values. None: every latent and deterministic site.
     init
-        Starting values by site name, for all chains; needed for sites without a prior to draw from
-        (ImproperUniform). Other sites start at prior draws.
+        Starting values by site name, one for all chains or one for each; needed for sites without a
+        prior to draw from (ImproperUniform). Other sites start at prior draws.
     proposals
         Which proposals, by site and number, to trace with the model, given its sites: what a run
         needs is then traced at once. Those of a program without them are traced when they are used.

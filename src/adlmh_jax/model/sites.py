@@ -172,6 +172,8 @@ def starting_value(init: Mapping[str, Array], message: dict[str, Any]) -> Array 
     fn, value = message["fn"], init[message["name"]]
     shape = (*message["kwargs"].get("sample_shape", ()), *fn.shape())
     is_discrete = bool(fn.support.is_discrete)
+    if value.ndim == len(shape) + 1 and value.shape[1:] == shape:
+        value = value[0]  # there is one for each chain
     if value.shape != shape or (is_discrete and jnp.issubdtype(value.dtype, jnp.inexact)):
         raise errors.wrong_init(message["name"], value, shape, is_discrete)
     inside = jnp.all(fn.support(value))

@@ -149,6 +149,15 @@ class Result:
     def _mixing(self) -> dict[str, Mixing]:
         return measure(self.draws, self.num_superchains)
 
+    def last_values(self) -> dict[str, np.ndarray]:
+        """Return where the chains ended: the values of all latent sites, ``[chain, ...]``."""
+        banks = {
+            bank: np.concatenate(np.asarray(rows)[: self.num_superchains], axis=-1)
+            for bank, rows in self.state.superchains.chains.latent.items()
+        }
+        values = self.program.latent_layout.unpack(banks)  # type: ignore[arg-type]
+        return {name: np.asarray(value) for name, value in values.items()}
+
     def extend(self, num_samples: int) -> "Result":
         """Go on with the run and make more draws.
 
