@@ -22,6 +22,23 @@ SCRIPT = Path(__file__).with_name("tiny_run.py")
 MAX_SECONDS = 2.0  # between a signal and the end of the run
 
 
+@pytest.fixture(autouse=True)
+def default_handlers():
+    """Handle signals as a program in the foreground does; one in the background ignores some."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_what_is_ignored_goes_on_being_ignored(monkeypatch):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(progress, "SilentMeter", lambda: Telling(twice))
+    assert run().num_draws == 50
+
+
 @pytest.fixture
 def signals(monkeypatch):
     """Send signals after some chunks of few draws."""

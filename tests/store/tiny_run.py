@@ -71,6 +71,7 @@ def use_small_chunks(pause):
 
 def be_interrupted(store):
     """Run until a signal comes; print what came of it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     chunks = []
 
     def tell():

@@ -29,14 +29,19 @@ class Interruption:
 
 @contextmanager
 def watch_signals() -> Iterator[Interruption]:
-    """Turn Ctrl-C and SIGTERM into a wish; in other threads than the main one, signals stay."""
+    """Turn Ctrl-C and SIGTERM into a wish.
+
+    Signals that the process ignores, as those of a job in the background, it goes on ignoring; in
+    other threads than the main one, signals stay as they are.
+    """
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
-    previous = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    previous = {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
-        for number in SIGNALS:
+        for number in previous:
             signal.signal(number, interruption.ask)
         yield interruption
     finally:
