@@ -162,7 +162,7 @@ def sample(
         init=init.last_values() if isinstance(init, Result) else init,
         proposals=functools.partial(foresee_functions, proposals=proposals),
     )
-    _check_init(program, num_chains)
+    _check_init(program, num_chains, start_together)
     names = choose_names(program, keep)
     engine = build_engine(
         program,
@@ -273,13 +273,20 @@ def _start(
     return run, fresh
 
 
-def _check_init(program: Program, num_chains: int) -> None:
-    """Refuse starting values of another number of chains."""
+def _check_init(program: Program, num_chains: int, start_together: bool) -> None:
+    """Refuse starting values of another number of chains, or of chains that start at one point."""
     for name, value in program.init.items():
-        if value.shape != program.sites[name].shape and len(value) != num_chains:
+        if value.shape == program.sites[name].shape:
+            continue
+        if len(value) != num_chains:
             raise ValueError(
                 f"`init` gives `{name}` {len(value)} values, one for each chain, but there are "
                 f"{num_chains} chains. Give one for all of them, or `num_chains` of them."
+            )
+        if start_together:
+            raise ValueError(
+                f"`init` gives `{name}` a value for each chain, and `start_together=True` one "
+                "point to all chains of a superchain. Leave one of them out."
             )
 
 

@@ -59,6 +59,8 @@ def test_one_value_for_each_chain():
     assert np.all(np.abs(result.draws["n"][:, 0] - values) < 20)
     with pytest.raises(ValueError, match="gives `n` 6 values, one for each chain, but there are 8"):
         adlmh.sample(0, two_sites, init={"n": values}, num_chains=8, **FEW)
+    with pytest.raises(ValueError, match="Leave one of them out"):
+        adlmh.sample(0, two_sites, init={"n": values}, num_chains=6, start_together=True, **FEW)
 
 
 def test_a_run_starts_where_another_one_ended():
@@ -128,7 +130,7 @@ def test_init_of_density_zero_is_refused():
 
 def test_init_of_another_shape_is_refused():
     with pytest.raises(ModelError, match="`init` of `x` has shape"):
-        start(two_sites, init={"x": np.zeros(2)})
+        start(two_sites, init={"x": np.zeros((2, 3))})
 
 
 def test_init_of_fractions_for_integers_is_refused():
