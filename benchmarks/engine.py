@@ -24,6 +24,7 @@ from adlmh_jax.engine import (
     view_entry,
 )
 from adlmh_jax.moves import bind
+from adlmh_jax.types import as_array
 
 SECONDS = 3.0  # that a measurement takes, about
 NUM_MEASUREMENTS = 8
@@ -62,15 +63,16 @@ class Bench:
         key = make_key(0)
         chains = start_superchains(program, key, num_superchains, chains_each)
         spec, data = self.engine.spec, self.engine.data
-        self.state = place(devices, spec, data, chains)
+        data = share(devices, data)
+        self.state = place(devices, self.engine, data, chains)
         self.run = Run(
             spec=spec,
-            data=share(devices, data),
+            data=data,
             devices=devices,
             key_data=superchain_keys(key, num_superchains),
             max_rounds=1,
         )
-        self.phase = Phase(jnp.bool_(is_adapting), jnp.int32(0))
+        self.phase = Phase(as_array(is_adapting), as_array(0, np.int32))
         self.steps = spec.plan.epoch_steps * spec.plan.num_epochs * num_superchains * chains_each
 
     def go(self, num_rounds):

@@ -11,6 +11,7 @@ jax.config.update("jax_numpy_dtype_promotion", "standard")
 # of other processes too.
 CACHE = Path(os.environ.get("ADLMH_TEST_CACHE", Path(__file__).parents[1] / ".cache" / "tests"))
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
+os.environ.setdefault("ADLMH_CACHE", str(CACHE))  # for the processes that tests start
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

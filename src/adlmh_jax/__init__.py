@@ -1,6 +1,11 @@
 """Output-sensitive adaptive Metropolis-Hastings for NumPyro models, on JAX."""
 
-from adlmh_jax.engine import InterruptedWarning, use_all_cores, use_compilation_cache
+from adlmh_jax.engine import (
+    InterruptedWarning,
+    use_all_cores,
+    use_compilation_cache,
+    use_default_cache,
+)
 from adlmh_jax.interop import LMH, AdLMH, as_algorithm
 from adlmh_jax.model import ModelError, Program, compile_model
 from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
@@ -14,6 +19,7 @@ from adlmh_jax.results import (
 from adlmh_jax.sampling import sample
 from adlmh_jax.schedules import Schedule, ucb, uniform
 from adlmh_jax.store import StoreError
+from adlmh_jax.version import VERSION
 
 __all__ = [
     "LMH",
@@ -40,6 +46,7 @@ __all__ = [
     "uniform",
     "use_compilation_cache",
 ]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 use_all_cores()
+use_default_cache()

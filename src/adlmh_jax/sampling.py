@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from adlmh_jax.engine import (
@@ -262,13 +261,14 @@ def _start(
     num_placed = chosen.fill(config.superchains)
     chains = start_superchains(engine.program, key, num_placed, config.chains_each, start_together)
     _check_blocks(engine.program, chains)
-    fresh = place(chosen, engine.spec, engine.data, chains)
+    data = share(chosen, engine.data)
+    fresh = place(chosen, engine, data, chains)
     run = Run(
         spec=engine.spec,
-        data=share(chosen, engine.data),
+        data=data,
         devices=chosen,
         key_data=superchain_keys(key, num_placed),
-        max_rounds=max_chunk_rounds(engine.spec, fresh.superchains, config.num_samples),
+        max_rounds=max_chunk_rounds(engine.spec, fresh.superchains),
     )
     return run, fresh
 
@@ -292,7 +292,7 @@ def _check_init(program: Program, num_chains: int, start_together: bool) -> None
 
 def _check_blocks(program: Program, chains: Chains) -> None:
     """Try out on two chains what the analysis says about blocks."""
-    first = jax.tree.map(lambda leaf: jnp.concatenate(leaf[:2], axis=-1), chains.latent)
+    first = jax.tree.map(lambda leaf: np.concatenate(leaf[:2], axis=-1), chains.latent)
     position = program.latent_layout.unpack(first)
     if next(iter(position.values())).shape[0] > 1:
         here, other = ({name: v[i] for name, v in position.items()} for i in (0, 1))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 Array = jax.Array
 Key = jax.Array
@@ -19,6 +20,11 @@ Banks = dict[str, Array]  # flat arrays [rows, C], by dtype
 def float_type() -> Any:
     """Return the dtype of terms, ratios and statistics: float64 where JAX has it switched on."""
     return jax.dtypes.canonicalize_dtype(float)
+
+
+def as_array(values: Any, dtype: Any = None) -> Array:
+    """Return numbers as an array of JAX's: `jnp.asarray` would compile something for it."""
+    return jax.device_put(np.asarray(values, dtype))  # where JAX likes: no device is chosen
 
 
 class Chains(NamedTuple):

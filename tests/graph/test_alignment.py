@@ -22,11 +22,11 @@ from adlmh_jax.graph.alignment import (
     axes_of_terms,
     find_users,
     is_independent,
-    probe,
     reduce_to_elements,
     spread_to_term,
 )
 from adlmh_jax.graph.graph import Graph, trace_graph
+from adlmh_jax.graph.probing import Probe, find_offender
 from adlmh_jax.model.call import run_model
 from adlmh_jax.model.distributions import log_terms
 
@@ -314,6 +314,16 @@ def test_classification(name):
     model, site, expected = CASES[name]
     drawn = sketch(model)
     assert is_independent(drawn.align(site), drawn.terms.values()) == expected
+
+
+def probe(evaluate, draws, site, axes, elements):
+    """Return the term that moves when it should not."""
+    found = find_offender(
+        lambda positions: jax.tree.map(np.asarray, jax.lax.map(evaluate, positions)),
+        draws,
+        [Probe(site, axes, list(elements))],
+    )
+    return found and found[1]
 
 
 @pytest.mark.parametrize("name", CASES)

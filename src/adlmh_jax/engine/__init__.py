@@ -2,7 +2,7 @@
 
 from adlmh_jax.engine.build import Engine, build_engine, check_schedule
 from adlmh_jax.engine.config import RunConfig
-from adlmh_jax.engine.host import use_all_cores, use_compilation_cache
+from adlmh_jax.engine.host import use_all_cores, use_compilation_cache, use_default_cache
 from adlmh_jax.engine.inplace import run_branch
 from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watch_signals
 from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
@@ -83,6 +83,7 @@ __all__ = [
     "to_host",
     "use_all_cores",
     "use_compilation_cache",
+    "use_default_cache",
     "view_entry",
     "watch_signals",
 ]

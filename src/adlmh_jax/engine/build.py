@@ -8,7 +8,7 @@ from adlmh_jax.engine.superchain import EngineSpec, Keep, plan_rounds
 from adlmh_jax.model import Program
 from adlmh_jax.moves import KernelData, build_kernel, name_entries
 from adlmh_jax.proposals import Chosen, SitePlan, plan_sites
-from adlmh_jax.schedules import Schedule, restrict
+from adlmh_jax.schedules import Schedule, restrict, rule_of
 
 
 class Engine(NamedTuple):
@@ -20,6 +20,8 @@ class Engine(NamedTuple):
         The compiled model.
     plans
         How each site is moved.
+    schedule
+        How entries are selected.
     spec, data
         What is compiled, and its arrays.
     entry_names
@@ -28,9 +30,15 @@ class Engine(NamedTuple):
 
     program: Program
     plans: dict[str, SitePlan]
+    schedule: Schedule
     spec: EngineSpec
     data: KernelData
     entry_names: tuple[str, ...]
+
+    def init_schedule(self, num_chains: int) -> Any:
+        """Return what the schedule of a superchain knows at the start."""
+        kernel = self.spec.kernel
+        return self.schedule.init(kernel.num_entries, kernel.num_outputs, num_chains)
 
 
 def build_engine(
@@ -73,7 +81,7 @@ def build_engine(
     moved = tuple(number for number, site in enumerate(owners) if site not in held)
     spec = EngineSpec(
         kernel=kernel,
-        schedule=restrict(schedule, moved, kernel.num_entries),
+        schedule=restrict(rule_of(schedule), moved, kernel.num_entries),
         plan=plan_rounds(
             thinning or len(moved), epoch or default_epoch(kernel.num_entries), has_one_draw
         ),
@@ -83,6 +91,7 @@ def build_engine(
     return Engine(
         program=program,
         plans=plans,
+        schedule=restrict(schedule, moved, kernel.num_entries),
         spec=spec,
         data=data,
         entry_names=tuple(name for own in names.values() for name in own),

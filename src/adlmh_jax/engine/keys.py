@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.types import Key
+from adlmh_jax.graph import threefry
+from adlmh_jax.types import Key, as_array
 
 START = 0xFFFFFFFF  # in the place of a superchain's number: the key of the starting points
 
@@ -17,7 +18,7 @@ def make_key(key: Any) -> Key:
         if not -(2**63) <= key < 2**64:
             raise ValueError(f"`key` must be an integer of at most 64 bits, got {key}.")
         words = np.array([(int(key) >> 32) & 0xFFFFFFFF, int(key) & 0xFFFFFFFF], np.uint32)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        return jax.random.wrap_key_data(as_array(words), impl="threefry2x32")
     if not isinstance(key, jax.Array):
         raise TypeError(
             f"`key` must be `jax.random.key(seed)` or an integer, got {key!r} of type "
@@ -38,10 +39,23 @@ def make_key(key: Any) -> Key:
     return key
 
 
+def fold_in(key: Key, number: int) -> Key:
+    """Return what `jax.random.fold_in` does, without compiling it."""
+    words = _fold_in(key, np.array([number]))[0]
+    return jax.random.wrap_key_data(as_array(words), impl="threefry2x32")
+
+
 def superchain_keys(key: Key, num_superchains: int) -> np.ndarray:
-    """Return the words of the key of each superchain."""
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_superchains))
-    return np.asarray(jax.random.key_data(keys))
+    """Return the words of the key of each superchain, ``[S, 2]``."""
+    return _fold_in(key, np.arange(num_superchains))
+
+
+def _fold_in(key: Key, numbers: np.ndarray) -> np.ndarray:
+    """Return the words of the keys with these numbers folded in."""
+    first, second = np.asarray(jax.random.key_data(key))
+    counters = numbers.astype(np.uint32)
+    pair = np.full_like(counters, first), np.full_like(counters, second)
+    return np.stack(threefry(pair, (np.zeros_like(counters), counters)), axis=-1)
 
 
 def seed_of(key: Key) -> int:

@@ -63,7 +63,8 @@ def _count(slots: Sequence[tuple[int, int]]) -> str:
 def state_bytes(engine: Engine, config: RunConfig) -> int:
     """Return the bytes of all chains, of what is learned, and of the running statistics."""
     chains = jax.eval_shape(lambda: engine.program.empty_chains(config.chains_each))
-    start = functools.partial(init_superchain, engine.spec, engine.data)
+    learned = engine.init_schedule(config.chains_each)
+    start = functools.partial(init_superchain, engine.spec, engine.data, learned)
     leaves = jax.tree.leaves(jax.eval_shape(start, chains))
     each = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
     return each * config.superchains

@@ -16,6 +16,7 @@ from jax import lax
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from adlmh_jax.engine.build import Engine
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.keeping import Draws
 from adlmh_jax.engine.progress import Meter
@@ -28,11 +29,13 @@ from adlmh_jax.engine.superchain import (
     run_round,
 )
 from adlmh_jax.moves import KernelData
-from adlmh_jax.types import Array, Chains
+from adlmh_jax.types import Array, Chains, as_array
 
 AXIS = "superchains"
 CHUNK_SECONDS = 0.5  # how often the host looks in
 MAX_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
+MAX_CHUNK_ROUNDS = 64  # that keep draws: a chunk of one round fills room for all of them with zeros
+MAX_BARE_ROUNDS = 1 << 16  # that keep none
 
 
 class RunState(NamedTuple):
@@ -127,14 +130,19 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
     return Devices(mesh, chosen[0].platform == "cpu")
 
 
-def place(devices: Devices, spec: EngineSpec, data: KernelData, chains: Chains) -> RunState:
-    """Put the superchains, whose chains are ``[S, ...]``, on their devices."""
+def place(devices: Devices, engine: Engine, data: KernelData, chains: Chains) -> RunState:
+    """Put the superchains on their devices; their chains, ``[S, ...]``, come from the host."""
+    learned = engine.init_schedule(chains.log_terms.shape[-1])
+    return RunState(0, _init_superchains(engine.spec, devices, data, learned, chains))
 
-    @jax.jit  # compiled as one: op by op it takes a second
-    def start(data: KernelData, chains: Chains) -> SuperchainState:
-        return jax.vmap(functools.partial(init_superchain, spec, data))(chains)
 
-    return RunState(0, _put(start(data, chains), devices.sharding))
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _init_superchains(
+    spec: EngineSpec, devices: Devices, data: KernelData, learned: Any, chains: Chains
+) -> SuperchainState:
+    """Return superchains at their chains, laid over the devices."""
+    start = functools.partial(init_superchain, spec, data, learned)
+    return lax.with_sharding_constraint(jax.vmap(start)(chains), devices.sharding)
 
 
 def share(devices: Devices, tree: Any) -> Any:
@@ -283,8 +291,8 @@ def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
         )
         host.save(last)
 
-    warmup = Phase(jnp.bool_(True), jnp.int32(0))
-    sampling = Phase(jnp.bool_(config.adapt == "always"), jnp.int32(config.num_samples))
+    warmup = Phase(as_array(True), as_array(0, np.int32))
+    sampling = Phase(as_array(config.adapt == "always"), as_array(config.num_samples, np.int32))
     for name, phase, total in (
         ("warmup", warmup, config.num_warmup),
         ("samples", sampling, config.num_samples),
@@ -332,7 +340,11 @@ def run_draws(
 
 def copy_state(state: RunState) -> RunState:
     """Return a state that outlives the chunk that uses up the other."""
-    return RunState(state.next_round, jax.tree.map(jnp.copy, state.superchains))
+
+    def copy(leaf: Array) -> Array:
+        return jax.device_put(leaf, leaf.sharding, may_alias=False)
+
+    return RunState(state.next_round, jax.tree.map(copy, state.superchains))
 
 
 def _agree(is_stopping: bool) -> bool:
@@ -344,7 +356,7 @@ def _agree(is_stopping: bool) -> bool:
 
 def run_chunk(run: Run, state: RunState, phase: Phase, num_rounds: int) -> tuple[RunState, Kept]:
     """Run some rounds of all superchains; the state that was given is used up."""
-    stretch = Stretch(phase, jnp.int32(state.next_round), jnp.int32(num_rounds))
+    stretch = Stretch(phase, as_array(state.next_round, np.int32), as_array(num_rounds, np.int32))
     superchains, kept = _run_chunk(
         run.spec,
         run.devices,
@@ -357,14 +369,17 @@ def run_chunk(run: Run, state: RunState, phase: Phase, num_rounds: int) -> tuple
     return RunState(state.next_round + num_rounds, superchains), kept
 
 
-def max_chunk_rounds(spec: EngineSpec, superchains: SuperchainState, num_draws: int) -> int:
-    """Return how many rounds a chunk may have: its draws wait on the device, so not too many."""
+def max_chunk_rounds(spec: EngineSpec, superchains: SuperchainState) -> int:
+    """Return how many rounds a chunk may have: its draws wait on the device, so not too many.
+
+    The number of draws that are asked for plays no part, lest another one be compiled anew.
+    """
     shapes = jax.eval_shape(jax.vmap(spec.keep.record), superchains.chains)
     num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    fitting = MAX_CHUNK_BYTES // max(1, num_bytes * spec.plan.num_draws)
-    wanted = -(-num_draws // spec.plan.num_draws)
-    # A power of two, so that runs of similar length share their compiled spec.
-    return max(1, min(fitting, 1 << (wanted - 1).bit_length()))
+    if not num_bytes:
+        return MAX_BARE_ROUNDS
+    fitting = MAX_CHUNK_BYTES // (num_bytes * spec.plan.num_draws)
+    return max(1, min(fitting, MAX_CHUNK_ROUNDS))
 
 
 def _next_rounds(requested: int, done: int, seconds: float) -> int:

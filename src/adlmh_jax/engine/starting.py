@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable, Container
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.engine.keys import START
+from adlmh_jax.engine.keys import START, fold_in
 from adlmh_jax.engine.step import draw, move
 from adlmh_jax.model import Program
 from adlmh_jax.moves import Kernel, KernelData, accept_unless_worse, build_kernel, build_start
@@ -50,36 +51,36 @@ def start_chains(
         given = {n: _for_each_chain(program, n, num_chains) for n in program.init}
     chains = build_draw(program)(key, num_chains, given)
     if _num_impossible(chains).any():
-        chains = repair(program, jax.random.fold_in(key, MAX_TRIES), chains, given)
+        chains = repair(program, fold_in(key, MAX_TRIES), chains, given)
     program.check_given(chains, given)
     if _num_impossible(chains).any():
         raise program.no_finite_start(chains, MAX_TRIES)
     return chains
 
 
-def _for_each_chain(program: Program, name: str, num_chains: int) -> Array:
+def _for_each_chain(program: Program, name: str, num_chains: int) -> Any:
     """Return the starting values of a site, ``[C, ...]``: one for all chains, or one for each.
 
     Superchains that fill up the devices start where the last chain does.
     """
-    value, shape = program.init[name], program.sites[name].shape
+    value, shape = np.asarray(program.init[name]), program.sites[name].shape
     if value.shape == shape:
-        return jnp.broadcast_to(value, (num_chains, *shape))
+        return np.broadcast_to(value, (num_chains, *shape))
     missing = num_chains - len(value)
-    return jnp.concatenate([value, jnp.repeat(value[-1:], max(0, missing), axis=0)])[:num_chains]
+    return np.concatenate([value, np.repeat(value[-1:], max(0, missing), axis=0)])[:num_chains]
 
 
 def start_superchains(
     program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
 ) -> Chains:
-    """Start all chains, ``[S, ..., C]``; those of a superchain at one point, if asked."""
+    """Start all chains, ``[S, ..., C]``, on the host; those of a superchain together, if asked."""
     each = 1 if together else num_chains
-    chains = start_chains(program, jax.random.fold_in(key, START), num_superchains * each)
-    if together:
-        chains = jax.tree.map(lambda leaf: jnp.repeat(leaf, num_chains, axis=-1), chains)
+    chains = start_chains(program, fold_in(key, START), num_superchains * each)
 
-    def by_superchain(leaf: Array) -> Array:
-        return jnp.moveaxis(leaf.reshape(leaf.shape[0], num_superchains, num_chains), 1, 0)
+    def by_superchain(leaf: Array) -> np.ndarray:
+        array = np.asarray(leaf)
+        spread = np.repeat(array, num_chains, axis=-1) if together else array
+        return np.moveaxis(spread.reshape(len(array), num_superchains, num_chains), 1, 0)
 
     return jax.tree.map(by_superchain, chains)
 
@@ -93,7 +94,7 @@ def build_draw(program: Program) -> Callable[[Key, int, Position], Chains]:
     kernel, data = build_start(program)
 
     def draw_start(key: Key, num_chains: int, given: Position) -> Chains:
-        is_given = jnp.array([name in given for name in program.sites.names])
+        is_given = np.array([name in given for name in program.sites.names])
         empty = program.empty_chains(num_chains, given)
         return _draw_until_finite(kernel, data, empty, key, is_given)
 
@@ -117,14 +118,18 @@ def _draw_until_finite(
 
     def is_needed(carry: tuple[Array, Chains]) -> Array:
         attempt, chains = carry
-        return (attempt < MAX_TRIES) & ~jnp.all(jnp.isfinite(chains.log_terms))
+        is_bad = ~jnp.all(jnp.isfinite(chains.log_terms))
+        return (attempt == 0) | ((attempt < MAX_TRIES) & is_bad)
 
-    def again(carry: tuple[Array, Chains]) -> tuple[Array, Chains]:
+    def run(carry: tuple[Array, Chains]) -> tuple[Array, Chains]:
         attempt, chains = carry
-        is_bad = ~jnp.all(jnp.isfinite(chains.log_terms), axis=0)
-        return attempt + 1, _replace(is_bad, run_program(jax.random.fold_in(key, attempt)), chains)
+        is_first = attempt == 0
+        is_bad = is_first | ~jnp.all(jnp.isfinite(chains.log_terms), axis=0)
+        key_attempt = jnp.where(is_first, key, jax.random.fold_in(key, attempt))
+        return attempt + 1, _replace(is_bad, run_program(key_attempt), chains)
 
-    return lax.while_loop(is_needed, again, (jnp.int32(1), run_program(key)))[1]
+    # The first attempt is a turn of the loop too: the program is compiled once.
+    return lax.while_loop(is_needed, run, (jnp.int32(0), empty))[1]
 
 
 def repair(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:
@@ -150,8 +155,7 @@ def repair(program: Program, key: Key, chains: Chains, held: Container[str] = ()
         if not patience:
             break
         variants = (sweep_of + number) % 2
-        key_call = jax.random.fold_in(key, number)
-        repaired = _move_in_turn(kernel, data, chains, key_call, jnp.asarray(steps), variants)
+        repaired = _move_in_turn(kernel, data, chains, fold_in(key, number), steps, variants)
         chains = _replace(num_bad > 0, repaired, chains)
         patience, number = patience - 1, number + 1
     return chains

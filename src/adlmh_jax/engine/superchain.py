@@ -142,7 +142,7 @@ class EngineSpec:
     Attributes
     ----------
     kernel, schedule
-        How entries are moved, and how they are selected.
+        How entries are moved, and the rule by which they are selected.
     plan
         How steps make draws.
     keep
@@ -163,12 +163,14 @@ class EngineSpec:
         return self.schedule.num_logged(kernel.num_entries, kernel.num_outputs, num_chains)
 
 
-def init_superchain(spec: EngineSpec, data: KernelData, chains: Chains) -> SuperchainState:
-    """Return a superchain that stands at its chains and has learned nothing."""
+def init_superchain(
+    spec: EngineSpec, data: KernelData, learned: Any, chains: Chains
+) -> SuperchainState:
+    """Return a superchain at its chains, whose schedule knows what it does at the start."""
     kernel, num_chains = spec.kernel, chains.log_terms.shape[-1]
     return SuperchainState(
         chains=chains,
-        schedule=spec.schedule.init(kernel.num_entries, kernel.num_outputs, num_chains),
+        schedule=jax.tree.map(jnp.asarray, learned),
         tuning=init_tuning(data.traits),
         tallies=init_tallies(kernel.num_components),
         statistics=init_statistics(kernel.num_outputs, num_chains),

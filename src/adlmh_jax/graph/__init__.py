@@ -7,21 +7,24 @@ from adlmh_jax.graph.alignment import (
     axes_of_terms,
     find_users,
     is_independent,
-    probe,
     reduce_to_elements,
     spread_to_term,
 )
-from adlmh_jax.graph.constants import are_equal, to_bytes
+from adlmh_jax.graph.constants import are_equal, stack, to_bytes
 from adlmh_jax.graph.digest import digest_computation, digest_data
-from adlmh_jax.graph.fragments import Cutter, Fragment, Operation
+from adlmh_jax.graph.fragments import Cutter
+from adlmh_jax.graph.gamma import threefry
 from adlmh_jax.graph.graph import Graph, trace_graph
 from adlmh_jax.graph.layout import Layout, Rows, Slot, make_layout, read_rows, take_rows, write_rows
-from adlmh_jax.graph.randomness import KEY_WORDS, Noise, key_struct, noise_sources
+from adlmh_jax.graph.operations import Code, Fragment, Operation, run_at_each
+from adlmh_jax.graph.probing import Probe, find_offender
+from adlmh_jax.graph.randomness import KEY_WORDS, Noise, fixed_key, key_struct, noise_sources
 from adlmh_jax.graph.slicing import Demand, Slicer, add_input
 
 __all__ = [
     "ALL",
     "Alignments",
+    "Code",
     "Cutter",
     "Demand",
     "Fragment",
@@ -30,6 +33,7 @@ __all__ = [
     "Layout",
     "Noise",
     "Operation",
+    "Probe",
     "Rows",
     "Slicer",
     "Slot",
@@ -39,16 +43,20 @@ __all__ = [
     "axes_of_terms",
     "digest_computation",
     "digest_data",
+    "find_offender",
     "find_users",
+    "fixed_key",
     "is_independent",
     "key_struct",
     "make_layout",
     "noise_sources",
-    "probe",
     "read_rows",
     "reduce_to_elements",
+    "run_at_each",
     "spread_to_term",
+    "stack",
     "take_rows",
+    "threefry",
     "to_bytes",
     "trace_graph",
     "write_rows",

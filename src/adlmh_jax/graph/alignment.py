@@ -16,8 +16,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.graph.graph import Graph, Node
-from adlmh_jax.types import Array, Position
+from adlmh_jax.graph.graph import Graph
+from adlmh_jax.graph.operations import Node
+from adlmh_jax.types import Array
 
 ALL = -1  # depends on every index of the site's batch axis
 TRIVIAL = -2  # the batch axis has one index only: nothing to tell apart
@@ -301,50 +302,3 @@ def spread_to_term(per_element: Array, axes: Axes, term_shape: Sequence[int]) ->
     array = jnp.transpose(array, tuple(kept.index(axis) for axis in sorted(kept)))
     shape = [size if axis in kept else 1 for axis, size in enumerate(term_shape)]
     return jnp.broadcast_to(jnp.reshape(array, shape), tuple(term_shape))
-
-
-def probe(
-    evaluate: Callable[[Position], Mapping[str, Array]],
-    draws: tuple[Position, Position],
-    site: str,
-    axes: Mapping[str, Axes],
-    elements: Iterable[tuple[int, ...]],
-) -> str | None:
-    """Move single elements of a site, and see whether terms move that should not.
-
-    Parameters
-    ----------
-    evaluate
-        Computes all terms at a position; the same compiled code for every call.
-    draws
-        Two draws from the prior: where to look, and where a moved element's value comes from.
-    site
-        Name of the site.
-    axes
-        Its `axes_of_terms`: a term that is not among them must not move at all.
-    elements
-        Indices into the site's batch shape of the elements to move, one after the other.
-
-    Returns
-    -------
-    The name of a term that contradicts the analysis; None if there is none.
-    """
-    here, other = draws
-    before = {name: np.asarray(term) for name, term in evaluate(here).items()}
-    for element in elements:
-        value = jnp.asarray(here[site]).at[element].set(other[site][element])
-        after = evaluate({**here, site: value})
-        for name, term in before.items():
-            is_moved = (term != np.asarray(after[name])) & ~(np.isnan(term) & np.isnan(after[name]))
-            if np.any(is_moved & ~_may_move(axes.get(name), element, term.shape)):
-                return name
-    return None
-
-
-def _may_move(axes: Axes | None, element: tuple[int, ...], shape: Shape) -> np.ndarray:
-    """Return which entries of a term may depend on one element of the site."""
-    allowed = np.full(shape, axes is not None)
-    for axis, index in zip(axes or (), element, strict=axes is not None):
-        if axis >= 0:
-            allowed &= np.indices(shape, sparse=True)[axis] == index
-    return allowed

@@ -1,10 +1,13 @@
 """When two arrays that a model was given are the same."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, as_array
 
 MAX_COMPARED = 4096  # constants of more elements are not compared but taken to differ
 
@@ -14,6 +17,12 @@ def are_equal(first: Array | np.ndarray, second: Array | np.ndarray) -> bool:
     if first is second:
         return True
     return first.size <= MAX_COMPARED and to_bytes(first) == to_bytes(second)
+
+
+def stack(values: Sequence[Any]) -> Any:
+    """Return arrays of one shape as one array; only keys need JAX for it."""
+    is_key = jnp.issubdtype(values[0].dtype, jax.dtypes.prng_key)
+    return jnp.stack(values) if is_key else as_array([np.asarray(value) for value in values])
 
 
 def to_bytes(value: Array | np.ndarray) -> bytes:

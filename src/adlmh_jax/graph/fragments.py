@@ -1,52 +1,11 @@
 """Parts of a graph in a numbering of their own, so that equal parts can share one compilation."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-import jax.numpy as jnp
-
-from adlmh_jax.graph.graph import Graph, Node
-
-
-class Operation(Protocol):
-    """What a fragment runs: a node of the graph, or something that stands for many."""
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """Numbers of the operands."""
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """Numbers of the results."""
-
-    def run(self, operands: Sequence[Any]) -> list[Any]:
-        """Compute the results."""
-
-    def signature(self) -> Hashable:
-        """Return what tells this operation from others, apart from its operands."""
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """Some nodes of a graph, numbered by `Cutter`, and the values that they are run for."""
-
-    nodes: tuple[Operation, ...]
-    outputs: tuple[int, ...]
-
-    def run(self, known: Mapping[int, Any]) -> list[Any]:
-        """Compute the outputs from the values of inputs and constants."""
-        values = dict(known)
-        for node in self.nodes:
-            results = node.run([values[number] for number in node.inputs])
-            values.update(zip(node.outputs, results, strict=True))
-        # A result may be a literal, which is a NumPy array.
-        return [jnp.asarray(values[number]) for number in self.outputs]
-
-    def signature(self) -> Hashable:
-        """Return what tells this computation from others."""
-        nodes = tuple((node.signature(), node.inputs, node.outputs) for node in self.nodes)
-        return nodes, self.outputs
+from adlmh_jax.graph.graph import Graph
+from adlmh_jax.graph.operations import Fragment, Node
 
 
 @dataclass

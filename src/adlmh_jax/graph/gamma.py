@@ -17,7 +17,7 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 
 
-def threefry(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
+def threefry(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Any, Any]:
     """Hash a counter of two words with a key of two words: Threefry-2x32 of 20 rounds."""
     keys = (*key, key[0] ^ key[1] ^ PARITY)
     left, right = counter[0] + keys[0], counter[1] + keys[1]

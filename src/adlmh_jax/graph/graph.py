@@ -1,12 +1,12 @@
 """A model's computation as a flat graph: what depends on what, and how to run a part of it.
 
 `trace_graph` turns a Python function into a `Graph`: calls are inlined, equal nodes are shared, and
-whatever depends on data alone is computed once, here. A `Graph` can be cut: `ancestors` of some
-values are the nodes needed to compute them, and nothing else.
+whatever depends on data alone is computed once, before anything else runs. A `Graph` can be cut:
+`ancestors` of some values are the nodes needed to compute them, and nothing else.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from adlmh_jax.graph.gamma import can_draw, draw_gamma
+from adlmh_jax.graph.folding import EXPANDING, Constants, host_array
+from adlmh_jax.graph.operations import Node
 
 INLINED = {
     "jit": "jaxpr",
@@ -29,30 +30,6 @@ INLINED = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
 MAX_LITERAL = 16  # computed from literals alone and no larger than this, a constant is a literal
-# Cheap to recompute and larger than their inputs: kept as nodes even when their value is known.
-EXPANDING = {"broadcast_in_dim", "iota"}
-
-
-@dataclass(frozen=True)
-class Node:
-    """One primitive operation between numbered values."""
-
-    primitive: Any
-    params: dict[str, Any]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    frozen: Hashable
-
-    def run(self, operands: Sequence[Any]) -> list[Any]:
-        """Apply the primitive."""
-        if self.primitive.name == "random_gamma" and can_draw(*operands):
-            return [draw_gamma(*operands, **self.params)]
-        result = self.primitive.bind(*operands, **self.params)
-        return list(result) if self.primitive.multiple_results else [result]
-
-    def signature(self) -> Hashable:
-        """Return what tells this operation from others, apart from its operands."""
-        return self.primitive.name, self.frozen
 
 
 @dataclass
@@ -75,7 +52,7 @@ class Graph:
 
     avals: list[jax.ShapeDtypeStruct] = field(default_factory=list)
     inputs: dict[str, int] = field(default_factory=dict)
-    constants: dict[int, Any] = field(default_factory=dict)
+    constants: Constants = field(default_factory=Constants)
     literals: set[int] = field(default_factory=set)
     nodes: list[Node] = field(default_factory=list)
     producer: dict[int, int] = field(default_factory=dict)
@@ -89,7 +66,7 @@ class Graph:
 
     def constant(self, value: Any) -> int:
         """Return the number of a known array."""
-        value = value if isinstance(value, jax.Array) else jnp.asarray(value)
+        value = value if isinstance(value, jax.Array) else host_array(value)
         key = id(value)
         if key not in self._numbers:
             self._numbers[key] = self.new_value(value)
@@ -107,26 +84,24 @@ class Graph:
         return self._numbers[key]
 
     def add(self, primitive: Any, params: dict, inputs: tuple[int, ...], outvars: list) -> tuple:
-        """Add an operation, unless it is there already; compute it if all its inputs are known."""
+        """Add an operation, unless it is there already; it is known if all its inputs are."""
         frozen = tuple((name, _freeze(params[name])) for name in sorted(params))
         node = Node(primitive, params, inputs, (), frozen)
         key = (node.signature(), inputs)
         if key in self._shared and not primitive_has_effects(node):
             return self._shared[key]
-        known = all(number in self.constants for number in inputs)
-        if known and not primitive_has_effects(node) and primitive.name not in EXPANDING:
-            values = node.run([self.constants[number] for number in inputs])
-            outputs = tuple(self.constant(value) for value in values)
+        outputs = tuple(self.new_value(variable.aval) for variable in outvars)
+        node = replace(node, outputs=outputs)
+        is_known = all(n in self.constants for n in inputs) and not primitive_has_effects(node)
+        if is_known:
+            self.constants.put_off(node)
+        if is_known and primitive.name not in EXPANDING:
             if all(number in self.literals for number in inputs):
                 self.literals.update(n for n in outputs if self._fits_literal(n))
         else:
-            outputs = tuple(self.new_value(variable.aval) for variable in outvars)
-            if known and not primitive_has_effects(node):
-                values = node.run([self.constants[number] for number in inputs])
-                self.constants.update(zip(outputs, values, strict=True))
             for output in outputs:
                 self.producer[output] = len(self.nodes)
-            self.nodes.append(Node(primitive, params, inputs, outputs, frozen))
+            self.nodes.append(node)
         self._shared[key] = outputs
         return outputs
 

@@ -5,8 +5,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from adlmh_jax.types import Array
@@ -83,20 +85,22 @@ class Layout:
                 merged.append((slot.bank, slot.offset, slot.size))
         return tuple(merged)
 
-    def pack(self, values: Mapping[str, Array]) -> dict[str, Array]:
+    def pack(self, values: Mapping[str, Any]) -> dict[str, Array]:
         """Flatten arrays ``[C, *shape]`` into banks ``[rows, C]``."""
-        parts: dict[str, list[Array]] = {bank: [] for bank in self.bank_sizes}
+        # NumPy's arrays stay its own: nothing is compiled for them.
+        library = np if all(isinstance(value, np.ndarray) for value in values.values()) else jnp
+        parts: dict[str, list[Any]] = {bank: [] for bank in self.bank_sizes}
         for name, slot in zip(self.names, self.slots, strict=True):
-            value = jnp.asarray(values[name], slot.bank)
+            value = library.asarray(values[name], slot.bank)
             parts[slot.bank].append(value.reshape(value.shape[0], -1).T)
-        return {bank: jnp.concatenate(rows) for bank, rows in parts.items()}
+        return {bank: library.concatenate(rows) for bank, rows in parts.items()}
 
     def unpack(self, banks: Mapping[str, Array]) -> dict[str, Array]:
         """Invert `pack`; further leading axes of the banks stay in front of the chain's."""
         values = {}
         for name, slot in zip(self.names, self.slots, strict=True):
             rows = banks[slot.bank][..., slot.offset : slot.offset + slot.size, :]
-            value = jnp.swapaxes(rows, -1, -2)
+            value = rows.swapaxes(-1, -2)
             values[name] = value.reshape(*value.shape[:-1], *slot.shape)
         return values
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from adlmh_jax.graph.graph import Graph
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, as_array
 
 # Beyond this many words a draw is large enough to hash for itself.
 MAX_BULK_WORDS = 16
@@ -74,7 +75,13 @@ class Noise:
 
 def key_struct() -> jax.ShapeDtypeStruct:
     """Return the type of the key that a traced draw takes."""
-    return jax.ShapeDtypeStruct((), jax.random.key(0, impl="threefry2x32").dtype)
+    return jax.ShapeDtypeStruct((), fixed_key().dtype)
+
+
+def fixed_key() -> Array:
+    """Return ``jax.random.key(0)``, without the compilation of it."""
+    words = as_array(np.zeros(KEY_WORDS), np.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def noise_sources(

@@ -16,7 +16,8 @@ import numpy as np
 from jax import lax
 
 from adlmh_jax.graph.alignment import carried_axes
-from adlmh_jax.graph.graph import Graph, Node
+from adlmh_jax.graph.graph import Graph
+from adlmh_jax.graph.operations import Node
 from adlmh_jax.types import Array
 
 Demand = tuple[tuple[int, int], ...]  # axes to be sliced, each with the batch axis that says where

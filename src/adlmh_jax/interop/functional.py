@@ -146,7 +146,9 @@ def as_algorithm(
 
     @jax.jit
     def make_state(position: Position) -> SuperchainState:
-        return init_superchain(spec, data, program.chains_at(position))
+        chains = program.chains_at(position)
+        learned = engine.init_schedule(chains.log_terms.shape[-1])
+        return init_superchain(spec, data, learned, chains)
 
     def init(position: Position, rng_key: Key | None = None) -> SuperchainState:
         del rng_key

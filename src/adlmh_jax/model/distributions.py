@@ -4,15 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.util import is_identically_one
 
 from adlmh_jax.model import errors
 from adlmh_jax.types import Array, Key
-
-MAX_CANDIDATES = 256  # a support with more values is not enumerated
 
 
 def unwrapped(fn: Any) -> Any:
@@ -82,16 +79,14 @@ def unconstraining(fn: Any) -> Any:
     return None if is_real else biject_to(fn.support)
 
 
-def candidates_of(fn: Any) -> tuple[float, ...]:
+def enumerate_support(fn: Any) -> Array | None:
     """Return the values of a finite scalar support, if they are the same for every element."""
     if not fn.has_enumerate_support or fn.event_shape:
-        return ()
+        return None
     try:
-        values = fn.enumerate_support(expand=False)
+        return fn.enumerate_support(expand=False)
     except NotImplementedError:  # NumPyro's word for supports that differ between elements
-        return ()
-    values = np.ravel(values)
-    return tuple(values.tolist()) if values.size <= MAX_CANDIDATES else ()
+        return None
 
 
 def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:

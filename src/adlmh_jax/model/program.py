@@ -13,14 +13,18 @@ from numpyro import handlers
 
 from adlmh_jax.graph import (
     Alignments,
+    Code,
     Cutter,
+    Fragment,
     Layout,
+    Probe,
     align,
     axes_of_terms,
+    find_offender,
     find_users,
     is_independent,
     make_layout,
-    probe,
+    run_at_each,
 )
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, Outputs
@@ -131,15 +135,26 @@ class Program:
 
     def _compute(self, wanted: list[int], position: Position) -> list[Array]:
         """Compute some values of the graph at a position."""
+        fragment, known, site_of = self._cut(wanted)
+        for number, name in site_of.items():
+            known[number] = jnp.asarray(position[name], self.sites[name].dtype)
+        return fragment.run(known)
+
+    def _cut(self, wanted: list[int]) -> tuple[Fragment, dict[int, Any], dict[int, str]]:
+        """Return what computes some values, its constants, and the sites that it reads."""
         graph = self.traced.graph
         cutter = Cutter(graph, dict.fromkeys(self.traced.values.values(), "value"))
         fragment = cutter.cut(wanted)
+        names = {value: name for name, value in self.traced.values.items()}
         known = {n: graph.constants[value] for n, value in cutter.constants.items()}
-        site_of = {value: name for name, value in self.traced.values.items()}
-        for number, value in cutter.inputs.items():
-            name = site_of[value]
-            known[number] = jnp.asarray(position[name], self.sites[name].dtype)
-        return fragment.run(known)
+        return fragment, known, {n: names[value] for n, value in cutter.inputs.items()}
+
+    def _terms_at(self, positions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all terms at positions ``[B, ...]``, compiled once for all models alike."""
+        fragment, known, site_of = self._cut(list(self.traced.terms.values()))
+        inputs = {number: positions[name] for number, name in site_of.items()}
+        results = run_at_each(Code(fragment), known, inputs)
+        return dict(zip(self.traced.terms, map(np.asarray, results), strict=True))
 
     def terms_in_double(self, position: Position) -> dict[str, np.ndarray]:
         """Compute all terms at positions ``[C, ...]`` anew in double precision, by NumPyro."""
@@ -179,7 +194,7 @@ class Program:
 
         Terms and outputs that depend on no site are there already.
         """
-        zeros = {s.name: jnp.zeros((num_chains, *s.shape), s.dtype) for s in self.sites.sites}
+        zeros = {s.name: np.zeros((num_chains, *s.shape), s.dtype) for s in self.sites.sites}
         terms = self._known(self.traced.terms, self.term_layout, num_chains)
         return Chains(
             self.latent_layout.pack({**zeros, **(given or {})}),
@@ -195,7 +210,7 @@ class Program:
         values = {}
         for name, number in numbers.items():
             value = constants.get(number, np.zeros(layout[name].shape, layout[name].bank))
-            values[name] = jnp.broadcast_to(value, (num_chains, *layout[name].shape))
+            values[name] = np.broadcast_to(value, (num_chains, *layout[name].shape))
         return layout.pack(values)
 
     def no_finite_start(self, chains: Chains, num_tries: int) -> errors.ModelError:
@@ -263,17 +278,15 @@ class Program:
         draws
             Two positions: where to look, and where the value of a moved element comes from.
         """
+        probes = []
         for site in self.sites.sites:
             if self.is_block(site.name):
-                axes = dict(
-                    zip(self.touches[site.name].terms, self.term_axes(site.name), strict=True)
-                )
+                axes = zip(self.touches[site.name].terms, self.term_axes(site.name), strict=True)
                 ends = [(0,) * len(site.batch_shape), tuple(n - 1 for n in site.batch_shape)]
-                term = probe(
-                    lambda position: self.evaluate(position)[0], draws, site.name, axes, ends
-                )
-                if term is not None:
-                    raise errors.wrong_analysis(site.name, term)
+                probes.append(Probe(site.name, dict(axes), ends))
+        offender = find_offender(self._terms_at, draws, probes)
+        if offender is not None:
+            raise errors.wrong_analysis(*offender)
 
     def can_enumerate(self, name: str) -> bool:
         """Whether the values of a site's choices are a finite list that no other site changes."""

@@ -3,11 +3,11 @@
 import itertools
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +17,18 @@ from numpyro import handlers
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.model.distributions import (
-    candidates_of,
+    enumerate_support,
     in_support,
     is_factor,
     is_improper,
     unwrapped,
 )
 from adlmh_jax.model.hidden import observed_data
-from adlmh_jax.model.supports import Support, describe_support
+from adlmh_jax.model.staging import stage
+from adlmh_jax.model.supports import Support, bounds_of, describe_support
 from adlmh_jax.types import Array
+
+MAX_CANDIDATES = 256  # a support with more values is not enumerated
 
 
 @dataclass(frozen=True)
@@ -187,9 +190,8 @@ def starting_value(init: Mapping[str, Array], message: dict[str, Any]) -> Array 
 
 
 def find_sites(call: ModelCall, init: Mapping = MappingProxyType({})) -> SiteTable:
-    """Run the model, which starts ``init`` by itself, with prior draws, and describe its sites."""
-    run = _first_run(call, init)
-    sites = tuple(_describe(name, message) for name, message in run.latent.items())
+    """Describe the sites of a model, which starts ``init`` by itself."""
+    run, sites = _stage_sites(call, init) or _run_sites(call, init)
     if not sites:
         raise errors.no_latent_sites(run.scored)
     if not any(site.num_components for site in sites):
@@ -201,33 +203,81 @@ def find_sites(call: ModelCall, init: Mapping = MappingProxyType({})) -> SiteTab
     return SiteTable(sites, run.structure, observed_data(run))
 
 
-def _describe(name: str, message: dict[str, Any]) -> Site:
-    fn, value = message["fn"], jnp.asarray(message["value"])
-    num_batch = value.ndim - fn.event_dim
-    return Site(
+class _Sketch(NamedTuple):
+    """A site, and the arrays that say the rest about its support."""
+
+    site: Site
+    constraint: Any
+    bounds: tuple[Any, Any]
+    values: Any
+
+    def finish(self, value_of: Callable[[Any], Any]) -> Site:
+        """Return the site, given what gives the value of an array; None if it is not known."""
+        low, high = map(value_of, self.bounds)
+        values = value_of(self.values)
+        is_listed = values is not None and np.size(values) <= MAX_CANDIDATES
+        return replace(
+            self.site,
+            support=describe_support(self.constraint, (low, high)),
+            candidates=tuple(np.ravel(values).tolist()) if is_listed else (),
+        )
+
+
+def _sketch(run: ModelRun) -> list[_Sketch]:
+    """Describe the latent sites of a run."""
+    return [_sketch_site(name, message) for name, message in run.latent.items()]
+
+
+def _sketch_site(name: str, message: dict[str, Any]) -> _Sketch:
+    fn, value = message["fn"], message["value"]
+    shape, num_batch = jnp.shape(value), jnp.ndim(value) - fn.event_dim
+    site = Site(
         name=name,
-        batch_shape=value.shape[:num_batch],
-        event_shape=value.shape[num_batch:],
-        dtype=value.dtype.name,
+        batch_shape=shape[:num_batch],
+        event_shape=shape[num_batch:],
+        dtype=jnp.result_type(value).name,
         is_discrete=bool(fn.support.is_discrete),
-        support=describe_support(fn.support),
-        candidates=candidates_of(fn),
+        support=Support(""),
         has_prior=not is_improper(fn),
         is_enumerated=message["infer"].get("enumerate") == "parallel",
     )
+    return _Sketch(site, fn.support, bounds_of(fn.support), enumerate_support(fn))
 
 
-def _first_run(call: ModelCall, init: Mapping) -> ModelRun:
-    """Run the model on concrete prior draws; translate what goes wrong."""
+def _stage_sites(call: ModelCall, init: Mapping) -> tuple[ModelRun, tuple[Site, ...]] | None:
+    """Describe the sites without a draw; None if something is wrong that only draws can tell."""
+
+    def note(run: ModelRun) -> tuple[list[_Sketch], list[Any]]:
+        sketches = _sketch(run)
+        return sketches, [a for sketch in sketches for a in (*sketch.bounds, sketch.values)]
+
+    staged = stage(_refusing_improper(call, init), note, init)
+    if staged is None:
+        return None
+    return staged.run, tuple(sketch.finish(staged.value_of) for sketch in staged.notes)
+
+
+def _run_sites(call: ModelCall, init: Mapping) -> tuple[ModelRun, tuple[Site, ...]]:
+    """Describe the sites of a run on prior draws."""
+    run = _first_run(call, init)
+    return run, tuple(sketch.finish(lambda array: array) for sketch in _sketch(run))
+
+
+def _refusing_improper(call: ModelCall, init: Mapping) -> ModelCall:
+    """Return a call of the model that refuses sites which can neither be drawn nor start."""
 
     def refuse_improper(message: dict[str, Any]) -> None:
         is_latent = message["type"] == "sample" and not message["is_observed"]
         if is_latent and is_improper(message["fn"]) and message["name"] not in init:
             raise errors.improper_site(message["name"])
 
-    watched = handlers.substitute(call.model, substitute_fn=refuse_improper)
+    return replace(call, model=handlers.substitute(call.model, substitute_fn=refuse_improper))
+
+
+def _first_run(call: ModelCall, init: Mapping) -> ModelRun:
+    """Run the model on concrete prior draws; translate what goes wrong."""
     try:
-        return replace(call, model=watched).run({}, jax.random.key(0))
+        return _refusing_improper(call, init).run({}, jax.random.key(0))
     except errors.ModelError:
         raise
     except Exception as error:

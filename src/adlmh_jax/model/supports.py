@@ -52,13 +52,19 @@ class Support:
         return f"{self.kind} {self.bounds}" if self.bounds else self.kind
 
 
-def describe_support(constraint: Any) -> Support:
-    """Describe a NumPyro constraint."""
+def bounds_of(constraint: Any) -> tuple[Any, Any]:
+    """Return the lower and the upper bound of a NumPyro constraint; None where there is none."""
+    while isinstance(constraint, constraints.independent):
+        constraint = constraint.base_constraint
+    return getattr(constraint, "lower_bound", None), getattr(constraint, "upper_bound", None)
+
+
+def describe_support(constraint: Any, bounds: tuple[Any, Any] | None = None) -> Support:
+    """Describe a NumPyro constraint, whose bounds may be known better than to itself."""
     while isinstance(constraint, constraints.independent):
         constraint = constraint.base_constraint
     name = _snake_case(type(constraint).__name__)
-    low = _number(getattr(constraint, "lower_bound", None))
-    high = _number(getattr(constraint, "upper_bound", None))
+    low, high = map(_number, bounds_of(constraint) if bounds is None else bounds)
     if name.startswith("integer"):
         return Support("integers", _integer_bounds(low, high))
     if name in ("interval", "open_interval"):
@@ -67,8 +73,7 @@ def describe_support(constraint: Any) -> Support:
         bound = low or high
         return Support("real", f"{_RELATIONS[name]} {bound}" if bound else "")
     if name == "multinomial":
-        total = _number(constraint.upper_bound)
-        return Support("counts", f"of sum {total}" if total else "")
+        return Support("counts", f"of sum {high}" if high else "")
     return Support(_WORDS.get(name, name.replace("_", " ")))
 
 

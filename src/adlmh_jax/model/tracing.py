@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph import Graph, key_struct, trace_graph
+from adlmh_jax.graph import Graph, fixed_key, key_struct, trace_graph
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall
 from adlmh_jax.model.distributions import draw, in_support, log_terms, unmasked
@@ -95,7 +95,7 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
     except Exception as error:
         raise _explain(error, call, sites) from error
     # A model may carry its key along, as `scan` does; it must not matter which one it is.
-    graph.constants[graph.inputs[SEED]] = jax.random.key(0)
+    graph.constants[graph.inputs[SEED]] = fixed_key()
     traced = Traced(
         graph,
         {site: graph.inputs[f"value {site}"] for site in sites.names},

@@ -8,13 +8,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.graph import Layout, are_equal
+from adlmh_jax.graph import Layout, are_equal, stack
 from adlmh_jax.model import SiteTable
 from adlmh_jax.moves.branch import Branch, Cut
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, as_array
 
 
 @dataclass(frozen=True)
@@ -123,11 +122,10 @@ def _make_data(
         term_offsets=_table([[terms[n].offset for n, _ in cut.terms] for cut in members]),
         output_offsets=_table([[outputs[n].offset for n, _ in cut.outputs] for cut in members]),
         output_starts=_table([[outputs.starts[n] for n, _ in cut.outputs] for cut in members]),
-        first_components=jnp.asarray([first[cut.branch.site.name] for cut in members], jnp.int32),
-        shared=tuple(jnp.asarray(members[0].constants[number]) for number in group.shared),
+        first_components=as_array([first[cut.branch.site.name] for cut in members], np.int32),
+        shared=tuple(members[0].constants[number] for number in group.shared),
         stacked=tuple(
-            jnp.stack([jnp.asarray(cut.constants[number]) for cut in members])
-            for number in group.stacked
+            stack([cut.constants[number] for cut in members]) for number in group.stacked
         ),
     )
 
@@ -140,7 +138,7 @@ def _scored_shapes(cut: Cut, outputs: Layout) -> tuple:
 
 
 def _table(rows: list[list[int]]) -> Array:
-    return jnp.asarray(np.array(rows, np.int32).reshape(len(rows), -1))
+    return as_array(np.array(rows, np.int32).reshape(len(rows), -1))
 
 
 def _sort_constants(members: list[Cut]) -> tuple[list[int], list[int], list[int]]:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Operation, Slot, are_equal
+from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Operation, Slot, are_equal, stack
 
 MIN_RUN = 4  # fewer terms are as quick one by one
 
@@ -186,9 +186,7 @@ def roll(
         values = [graph.constants[source] for source in sources]
         is_fixed = all(are_equal(values[0], other) for other in values[1:])
         number = cutter.new_number()
-        found.constants[number] = (
-            values[0] if is_fixed else jnp.stack(list(map(jnp.asarray, values)))
-        )
+        found.constants[number] = values[0] if is_fixed else stack(values)
         if is_fixed and all(source in graph.literals for source in sources):
             found.literals.add(number)
         numbers.append(number)

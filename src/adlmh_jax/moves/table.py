@@ -4,7 +4,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from adlmh_jax.graph import align
@@ -13,7 +12,7 @@ from adlmh_jax.moves.branch import Cut, cut_branch
 from adlmh_jax.moves.elements import Element, view_element
 from adlmh_jax.moves.groups import Group, GroupData, make_groups
 from adlmh_jax.proposals import SitePlan, Traits, Variant
-from adlmh_jax.types import Array, float_type
+from adlmh_jax.types import Array, as_array, float_type
 
 Place = tuple[int, int]  # (group, member)
 
@@ -148,14 +147,14 @@ def _assemble(
     table = np.array(columns, np.int32)  # [M, variant, (group, member)]
     data = KernelData(
         groups=tuple(group_data),
-        group_of=jnp.asarray(table[:, :, 0].T),
-        member_of=jnp.asarray(table[:, :, 1].T),
-        element_of=jnp.asarray(elements, jnp.int32),
+        group_of=as_array(table[:, :, 0].T),
+        member_of=as_array(table[:, :, 1].T),
+        element_of=as_array(elements, np.int32),
         traits=Traits(
-            entry_of=jnp.asarray(entry_of, jnp.int32),
-            dimension=jnp.asarray(dimensions, float_type()),
-            scaled_variant=jnp.asarray(scaled, jnp.int32),
-            given_share=jnp.asarray(shares, float_type()),
+            entry_of=as_array(entry_of, np.int32),
+            dimension=as_array(dimensions, float_type()),
+            scaled_variant=as_array(scaled, np.int32),
+            given_share=as_array(shares, float_type()),
         ),
     )
     return _make_kernel(program, groups, len(columns)), data

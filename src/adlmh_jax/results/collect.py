@@ -1,7 +1,9 @@
 """From the end of a run to a `Result`."""
 
+import functools
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +12,9 @@ from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to
 from adlmh_jax.model import Program
 from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.schedules import Schedule
 from adlmh_jax.statistics import summarise, tally_total
+from adlmh_jax.types import Array
 
 
 def collect(
@@ -56,21 +60,27 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
     def by_entry(counts: np.ndarray) -> np.ndarray:
         return np.add.reduceat(counts, first_components, axis=-1)
 
-    reported = jax.jit(jax.vmap(schedule.report))(learned)
+    weights, reported = _read_schedule(schedule, learned)
     return ScheduleReport(
         names=list(engine.entry_names),
-        weights=np.asarray(jax.jit(jax.vmap(schedule.weights))(learned)),
+        weights=np.asarray(weights),
         learned={name: np.asarray(array) for name, array in reported.items()},
         selected=by_entry(selected),
         accepted=by_entry(accepted),
         invalid=by_entry(invalid),
-        rule=schedule.name,
+        rule=engine.schedule.name,
         component_names=engine.program.sites.component_names,
         component_selected=selected,
         component_accepted=accepted,
         component_invalid=invalid,
         stuck=_find_stuck(engine.program, superchains),
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _read_schedule(schedule: Schedule, learned: Any) -> tuple[Array, dict[str, Array]]:
+    """Return the weights of all superchains, and what their schedules report."""
+    return jax.vmap(schedule.weights)(learned), jax.vmap(schedule.report)(learned)
 
 
 def _find_stuck(program: Program, superchains: SuperchainState) -> list[str]:

@@ -32,8 +32,8 @@ def warn_if_imprecise(program: Program, chains: Chains) -> None:
         lambda leaf: np.concatenate(leaf, axis=-1)[..., :MAX_CHAINS],  # [rows, chain]
         chains,
     )
-    position = program.latent_layout.unpack({b: jnp.asarray(r) for b, r in some.latent.items()})
-    kept = program.term_layout.unpack({"float32": jnp.asarray(some.log_terms)})
+    position = program.latent_layout.unpack(some.latent)
+    kept = program.term_layout.unpack({"float32": some.log_terms})
     exact = program.terms_in_double(position)
     errors = {}
     for name, terms in kept.items():
@@ -56,7 +56,8 @@ def warn_if_imprecise(program: Program, chains: Chains) -> None:
 def _has_large_numbers(program: Program, chains: Chains) -> bool:
     """Whether data or draws are so large that precision may be lost."""
     graph = program.traced.graph
-    data = [graph.constants[number] for number in set(graph.constants) - graph.literals]
+    made = graph.literals | graph.producer.keys()  # not given, but written or made of what is
+    data = [graph.constants[number] for number in set(graph.constants) - made]
     return any(map(_is_large, [*data, *chains.latent.values()]))
 
 

@@ -1,12 +1,13 @@
 """How the entry to move is selected: LMH, AdLMH."""
 
-from adlmh_jax.schedules.base import Schedule, restrict, select
+from adlmh_jax.schedules.base import Schedule, restrict, rule_of, select
 from adlmh_jax.schedules.ucb import ucb
 from adlmh_jax.schedules.uniform import uniform
 
 __all__ = [
     "Schedule",
     "restrict",
+    "rule_of",
     "select",
     "ucb",
     "uniform",

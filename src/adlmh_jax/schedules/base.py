@@ -22,7 +22,8 @@ class Schedule(NamedTuple):
     Attributes
     ----------
     init
-        ``(num_entries, num_outputs, num_chains) -> state``.
+        ``(num_entries, num_outputs, num_chains) -> state``. Numbers that the state carries along
+        can change without a new compilation; those that the other functions know cannot.
     weights
         ``state -> alpha``, the selection probabilities ``[M]``.
     award
@@ -59,6 +60,16 @@ def select(words: Array, alpha: Array) -> Array:
     uniforms = words.astype(alpha.dtype) * 2.0**-32
     chosen = jnp.searchsorted(upper, uniforms * upper[-1], side="right")
     return jnp.minimum(chosen, alpha.size - 1).astype(jnp.int32)
+
+
+def rule_of(schedule: Schedule) -> Schedule:
+    """Return what is compiled of a schedule: the same for all that differ in how they start."""
+    return schedule._replace(init=no_start, name="")
+
+
+def no_start(num_entries: int, num_outputs: int, num_chains: int) -> Any:
+    """Refuse to start: the rule of a schedule is no schedule yet."""
+    raise NotImplementedError("The rule of a schedule has no start.")
 
 
 @functools.cache

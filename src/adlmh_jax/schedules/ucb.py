@@ -4,11 +4,12 @@ import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
-from adlmh_jax.schedules.base import Schedule, apply_floor
+from adlmh_jax.schedules.base import Schedule, apply_floor, no_start
 from adlmh_jax.schedules.rewards import pool_outputs, propagate_rewards
 from adlmh_jax.statistics import CompensatedSum, compensated, compensated_add
-from adlmh_jax.types import Array, EpochLog
+from adlmh_jax.types import Array, EpochLog, as_array, float_type
 
 # Numbers in a superchain's histories, K x M for each chain that counts. An epoch passes over all of
 # them: with more, learning would take longer than the steps that it learns from.
@@ -26,11 +27,14 @@ class UcbState(NamedTuple):
     history
         Per output, how often each entry was accepted since the output's last change: a multiset,
         ``[K, M, C]``.
+    exploration
+        C of eq. 17.
     """
 
     rewards: CompensatedSum
     counts: CompensatedSum
     history: Array
+    exploration: Array
 
 
 @functools.cache
@@ -54,46 +58,64 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
     """
     if exploration < 0:
         raise ValueError(f"`exploration` must not be negative, got {exploration}.")
-
-    def count_histories(num_entries: int, num_outputs: int) -> int:
-        if joint_output:
-            return 1
-        return min(num_outputs, max(1, MAX_CHAIN_HISTORY // num_entries))
-
-    def num_logged(num_entries: int, num_outputs: int, num_chains: int) -> int:
-        num_histories = count_histories(num_entries, num_outputs)
-        return max(1, min(num_chains, MAX_HISTORY // max(1, num_histories * num_entries)))
+    rule = _rule(joint_output)
 
     def init(num_entries: int, num_outputs: int, num_chains: int) -> UcbState:
-        num_histories = count_histories(num_entries, num_outputs)
-        logged = num_logged(num_entries, num_outputs, num_chains)
-        ones = jnp.ones(num_entries)
-        history = jnp.zeros((num_histories, num_entries, logged))
-        return UcbState(compensated(ones), compensated(ones), history)
-
-    def weights(state: UcbState) -> Array:
-        rewards, counts = state.rewards.value, state.counts.value
-        # Eq. 17, with eq. 5 to normalise.
-        bound = rewards / counts + exploration * jnp.sqrt(jnp.log(jnp.sum(counts)) / counts)
-        return apply_floor(bound / jnp.sum(bound))
-
-    def award(state: UcbState, log: EpochLog) -> UcbState:
-        log = log._replace(changed=pool_outputs(log.changed, state.history.shape[0]))
-        rewards, penalties, history = propagate_rewards(state.history, log)
+        num_histories = _count_histories(num_entries, num_outputs, joint_output)
+        logged = rule.num_logged(num_entries, num_outputs, num_chains)
+        ones = np.ones(num_entries, float_type())
         return UcbState(
-            compensated_add(state.rewards, rewards),
-            compensated_add(state.counts, rewards + penalties),
-            history,
+            rewards=compensated(ones),
+            counts=compensated(ones),
+            history=as_array(np.zeros((num_histories, num_entries, logged)), float_type()),
+            exploration=as_array(exploration, float_type()),
         )
 
-    def report(state: UcbState) -> dict[str, Array]:
-        return {"rewards": state.rewards.value, "counts": state.counts.value}
+    name = f"ucb(exploration={exploration}, joint_output={joint_output})"
+    return rule._replace(init=init, name=name)
+
+
+@functools.cache
+def _rule(joint_output: bool) -> Schedule:
+    """Return the functions that schedules of every exploration share, so that they share code."""
+
+    def num_logged(num_entries: int, num_outputs: int, num_chains: int) -> int:
+        num_histories = _count_histories(num_entries, num_outputs, joint_output)
+        return max(1, min(num_chains, MAX_HISTORY // max(1, num_histories * num_entries)))
 
     return Schedule(
-        init=init,
-        weights=weights,
-        award=award,
-        report=report,
+        init=no_start,
+        weights=_weights,
+        award=_award,
+        report=_report,
         num_logged=num_logged,
-        name=f"ucb(exploration={exploration}, joint_output={joint_output})",
+        name="",
     )
+
+
+def _count_histories(num_entries: int, num_outputs: int, joint_output: bool) -> int:
+    if joint_output:
+        return 1
+    return min(num_outputs, max(1, MAX_CHAIN_HISTORY // num_entries))
+
+
+def _weights(state: UcbState) -> Array:
+    rewards, counts = state.rewards.value, state.counts.value
+    # Eq. 17, with eq. 5 to normalise.
+    bound = rewards / counts + state.exploration * jnp.sqrt(jnp.log(jnp.sum(counts)) / counts)
+    return apply_floor(bound / jnp.sum(bound))
+
+
+def _award(state: UcbState, log: EpochLog) -> UcbState:
+    log = log._replace(changed=pool_outputs(log.changed, state.history.shape[0]))
+    rewards, penalties, history = propagate_rewards(state.history, log)
+    return UcbState(
+        rewards=compensated_add(state.rewards, rewards),
+        counts=compensated_add(state.counts, rewards + penalties),
+        history=history,
+        exploration=state.exploration,
+    )
+
+
+def _report(state: UcbState) -> dict[str, Array]:
+    return {"rewards": state.rewards.value, "counts": state.counts.value}

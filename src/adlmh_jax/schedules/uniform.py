@@ -3,10 +3,10 @@
 import functools
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 
 from adlmh_jax.schedules.base import Schedule
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, as_array, float_type
 
 
 class UniformState(NamedTuple):
@@ -21,7 +21,7 @@ def uniform() -> Schedule:
 
     def init(num_entries: int, num_outputs: int, num_chains: int) -> UniformState:
         del num_outputs, num_chains
-        return UniformState(jnp.full(num_entries, 1.0 / num_entries))
+        return UniformState(as_array(np.full(num_entries, 1.0 / num_entries), float_type()))
 
     return Schedule(
         init=init,

@@ -3,7 +3,7 @@
 They let a run of any length keep no draws at all.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,7 @@ def init_moments(shape: tuple[int, ...]) -> Moments:
 def merge_moments(first: Moments, second: Moments) -> Moments:
     """Return the moments of both sets of values (Chan, Golub and LeVeque, 1979)."""
     number = first.number + second.number
-    share = second.number / jnp.maximum(number, 1.0)
+    share = second.number / (number + (number == 0))
     step = second.mean - first.mean
     return Moments(
         number,
@@ -158,11 +158,11 @@ class Summary(NamedTuple):
 
 def summarise(statistics: Statistics) -> Summary:
     """Bring statistics ``[S, ...]`` of all superchains to the host."""
-    total = jax.vmap(merge_moments)(statistics.total, statistics.batch)
+    total = merge_moments(_on_host(statistics.total), _on_host(statistics.batch))
     count, mean, squares = (np.asarray(leaf, np.float64) for leaf in total)
     num_batches = np.asarray(statistics.between.number)[:, None, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = squares / (count[:, None, None] - 1)
+        variance = squares / (count - 1)
         between = np.asarray(statistics.between.squares, np.float64) / (num_batches - 1)
     between = np.where(num_batches > 1, between, np.nan)
     return Summary(
@@ -172,6 +172,12 @@ def summarise(statistics: Statistics) -> Summary:
         batch_variance=_by_chain(between),
         histogram=tally_total(statistics.histogram).sum(axis=0),
     )
+
+
+def _on_host(moments: Moments) -> Moments:
+    """Return the moments of all superchains as NumPy arrays, the numbers ``[S, 1, 1]``."""
+    number, mean, squares = (cast(Array, np.asarray(leaf)) for leaf in moments)
+    return Moments(number[:, None, None], mean, squares)
 
 
 def _by_chain(array: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.types import Array
+from adlmh_jax.types import Array, as_array
 
 
 class Tally(NamedTuple):
@@ -42,9 +42,9 @@ class CompensatedSum(NamedTuple):
     owed: Array
 
 
-def compensated(value: Array) -> CompensatedSum:
+def compensated(value: np.ndarray) -> CompensatedSum:
     """Start a sum at ``value``."""
-    return CompensatedSum(value, jnp.zeros_like(value))
+    return CompensatedSum(as_array(value), as_array(np.zeros_like(value)))
 
 
 def compensated_add(total: CompensatedSum, increment: Array) -> CompensatedSum:

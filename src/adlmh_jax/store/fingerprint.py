@@ -36,7 +36,7 @@ def run_settings(
         "computations of the model": digest_computation(traced.graph, wanted),
         "data of the model": digest_data(traced.graph),
         "starting values": {n: np.asarray(v).tolist() for n, v in program.init.items()},
-        "schedule": engine.spec.schedule.name,
+        "schedule": engine.schedule.name,
         "proposals": {name: plan.text for name, plan in engine.plans.items()},
         "keep": list(kept_names),
         "key": str(seed),
