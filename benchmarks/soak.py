@@ -1,6 +1,8 @@
 """A long run: its memory, and whether its answer is still right.
 
-``python -m benchmarks.soak``: 1,000 chains x 2,000,000 steps of the paper's HMM, nothing kept.
+``python -m benchmarks.soak``: 1,000 chains x 2,000,000 steps of the paper's HMM, nothing kept. The
+means of all 18 states are compared with the truth, by the spread of 20 superchains: one of them is
+off by more than 4 standard errors in 1.4 % of runs that are right.
 """
 
 import os
@@ -11,9 +13,10 @@ import numpy as np
 
 import adlmh_jax as adlmh
 from adlmh_jax.paper.zoo import hmm
+from adlmh_jax.paper.zoo.hmm import hmm_marginals
 from benchmarks.results import save, table
 
-NUM_CHAINS, NUM_SUPERCHAINS, NUM_STEPS = 1000, 8, 2_000_000
+NUM_CHAINS, NUM_SUPERCHAINS, NUM_STEPS = 1000, 20, 2_000_000
 SECONDS_BETWEEN = 2.0
 
 
@@ -32,13 +35,15 @@ def watch(samples, is_done):
 def main():
     """Measure, print, and keep the results."""
     problem = hmm()
-    thinning = 18
+    truth = hmm_marginals(*problem.args)
+    thinning = len(truth)
+    outputs = [f"state_{number}" for number in range(len(truth))]
     samples, is_done = [], threading.Event()
     watcher = threading.Thread(target=watch, args=(samples, is_done), daemon=True)
     watcher.start()
     started = time.perf_counter()
     result = adlmh.sample(
-        0, problem.model, problem.args, outputs=list(problem.outputs), keep=(), thinning=thinning,
+        0, problem.model, problem.args, outputs=outputs, keep=(), thinning=thinning,
         num_chains=NUM_CHAINS, num_superchains=NUM_SUPERCHAINS, num_warmup=1000,
         num_samples=NUM_STEPS // thinning, proposals="prior", blocks="never", progress=False,
     )  # fmt: skip
@@ -48,7 +53,6 @@ def main():
     times, megabytes = np.array(samples).T
     late = times > times[0] + 0.3 * seconds  # after compilation and the first chunks
     slope = np.polyfit(times[late] / 60.0, megabytes[late], 1)[0]
-    truth = problem.truth().probabilities
     counts = result.statistics.histogram[:, : truth.shape[1]]
     means = result.statistics.mean.reshape(NUM_SUPERCHAINS, -1, len(truth)).mean(axis=1)
     errors = (means.mean(axis=0) - truth @ np.arange(truth.shape[1])) / (
@@ -59,7 +63,7 @@ def main():
         ("seconds", seconds, None),
         ("MB at the end", float(megabytes[-1]), None),
         ("MB per minute", float(slope), 1.0),
-        ("largest error of an output's mean, standard errors", float(np.abs(errors).max()), 4.0),
+        ("largest error of a state's mean, standard errors", float(np.abs(errors).max()), 4.0),
         ("largest error of a probability", float(np.abs(_shares(counts) - truth).max()), None),
     ]
     text = (

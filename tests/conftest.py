@@ -25,3 +25,11 @@ def bounded_memory_maps():
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MAX_MAPS:
         jax.clear_caches()
+
+
+@pytest.fixture
+def precision(request):
+    """Switch to the precision of the test's parameter, as a user would."""
+    jax.config.update("jax_enable_x64", request.param == "float64")
+    yield request.param
+    jax.config.update("jax_enable_x64", False)

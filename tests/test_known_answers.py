@@ -91,7 +91,8 @@ METHODS = {
 @pytest.mark.parametrize("chains_each", [1, 64])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
-def test_known_answer(case, method, chains_each):
+@pytest.mark.parametrize("precision", ["float32", "float64"], indirect=True)
+def test_known_answer(case, method, chains_each, precision):
     model, truth = CASES[case]
     num_superchains = 16
     num_samples = 24000 if chains_each == 1 else 2500
@@ -108,6 +109,7 @@ def test_known_answer(case, method, chains_each):
         thinning=8 if case == "three variables" else None,
         progress=False,
     )
+    assert result.log_density.dtype == precision
     for name, (mean, sd) in truth.items():
         draws = result.draws[name].reshape(num_superchains, -1).astype(float)
         means = draws.mean(axis=1)

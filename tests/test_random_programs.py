@@ -5,6 +5,8 @@ is then met is compared with its probability. A chi-square test for each program
 rate of 1e-5 divided by the number of tests.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from adlmh_jax.engine.step import move
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel
 from adlmh_jax.proposals import plan_sites
+from adlmh_jax.types import float_type
 
 NUM_PROGRAMS = 200
 NUM_CHAINS = 20_000
@@ -25,16 +28,27 @@ FALSE_ALARM = 1e-5 / (NUM_PROGRAMS * len(MODES) * 2)
 MIN_EXPECTED = 5.0  # states that are expected less often are counted together
 
 
-def check(seed, mode):
-    """Run the moves of one program, and test the states in which chains end."""
+@functools.lru_cache(maxsize=2)  # the modes of a program, in both precisions, come in turn
+def enumerate_program(seed, precision):
+    """Return a program, its states, and their probabilities."""
+    del precision  # of the program, as JAX has it
     program = compile_model(make_model(*sketch(seed)))
     states, shapes = enumerate_states(program)
-    positions = positions_of(states, shapes)
-    inside = jnp.stack(list(jax.jit(jax.vmap(program.in_supports))(positions).values()))
-    log_pi = np.asarray(jax.jit(jax.vmap(program.log_density))(positions), float)
-    log_pi[~np.all(np.asarray(inside), axis=0)] = -np.inf
+
+    @jax.jit
+    @jax.vmap
+    def log_density(position):
+        inside = jnp.stack(list(program.in_supports(position).values()))
+        return jnp.where(jnp.all(inside), program.log_density(position), -jnp.inf)
+
+    log_pi = np.asarray(log_density(positions_of(states, shapes)), float)
     pi = np.exp(log_pi - log_pi.max())
-    pi /= pi.sum()
+    return program, states, shapes, pi / pi.sum()
+
+
+def check(seed, mode):
+    """Run the moves of one program, and test the states in which chains end."""
+    program, states, shapes, pi = enumerate_program(seed, float_type())
     rng = np.random.default_rng(seed)
     kernel, data = build_kernel(program, plan_sites(program, *MODES[mode]))
     start = states[rng.choice(len(states), NUM_CHAINS, p=pi)]

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -174,20 +175,30 @@ def sample(
     )
     check_memory(engine, config, names)
     disk = _open_store(store, resume, engine, config, names, seed_of(key))
-    run, fresh = _start(engine, config, key, devices, start_together)
-    session = Session(
-        engine=engine,
-        names=names,
-        num_superchains=config.superchains,
-        run=run,
-        disk=disk,
-        seed=seed_of(key),
-        progress=progress,
-    )
-    done = disk.load(fresh, session.label(_no_draws(run, fresh), 0), run.devices)
-    result = session.go_on(config, done)
+    with _using(disk):
+        run, fresh = _start(engine, config, key, devices, start_together)
+        session = Session(
+            engine=engine,
+            names=names,
+            num_superchains=config.superchains,
+            run=run,
+            disk=disk,
+            seed=seed_of(key),
+            progress=progress,
+        )
+        done = disk.load(fresh, session.label(_no_draws(run, fresh), 0), run.devices)
+        result = session.go_on(config, done)
     warn_if_doubtful(result, stacklevel=3)
     return result
+
+
+@contextmanager
+def _using(disk: Store) -> Iterator[None]:
+    """Let others use a place when a run ends, in whatever way."""
+    try:
+        yield
+    finally:
+        disk.release()
 
 
 @dataclass(frozen=True)
@@ -238,7 +249,8 @@ class Session:
             num_samples=start.num_samples,
             parts=[Draws(dict(result.draws), result.log_density).head(start.num_samples)],
         )
-        extended = self.go_on(config, done, result.seconds or 0.0)
+        with _using(self.disk):
+            extended = self.go_on(config, done, result.seconds or 0.0)
         warn_if_doubtful(extended, stacklevel=4)
         return extended
 

@@ -8,8 +8,10 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC
 from scipy import stats
+from updates import check_cache
 
 import adlmh_jax as adlmh
+from adlmh_jax.paper import zoo
 
 SIZES = {
     "num_chains": 8,
@@ -78,6 +80,18 @@ def test_the_numpyro_kernel_in_double_precision(double, chain_method):
     )  # fmt: skip
     mcmc.run(jax.random.key(0), np.array([0.3, 1.2, 2.0]), "int32")
     assert mcmc.get_samples()["mu"].dtype == np.float64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo.PROBLEMS)
+def test_the_papers_models_in_double_precision(double, name):
+    """The chains' terms and outputs, after many moves, are those of where they are."""
+    problem = zoo.PROBLEMS[name]()
+    outputs = list(problem.outputs)
+    sizes = {**SIZES, "num_warmup": 20, "num_samples": 20}
+    result = adlmh.sample(0, problem.model, problem.args, problem.kwargs, outputs=outputs, **sizes)
+    assert result.log_density.dtype == np.float64 and np.isfinite(result.log_density).all()
+    check_cache(result.program, jax.tree.map(lambda leaf: leaf[0], result.state.superchains.chains))
 
 
 def photons(rate, seen):

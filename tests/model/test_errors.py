@@ -546,6 +546,37 @@ def test_an_impossible_start_blames_the_value_given():
     check_sentence(caught.value)
 
 
+def test_starting_values_that_exclude_each_other_are_blamed():
+    def model():
+        x, y = (numpyro.sample(name, dist.Bernoulli(0.5)) for name in "xy")
+        numpyro.sample("z", dist.Normal(0.0, 1.0))
+        numpyro.factor("tie", jnp.where(x == y, 0.0, -jnp.inf))
+
+    match = "starting values `x` = 0, `y` = 1 are impossible: `tie` has log-probability -inf"
+    with pytest.raises(ModelError, match=match) as caught:
+        adlmh_jax.sample(0, model, init={"x": 0, "y": 1}, progress=False, **SMALL)
+    check_sentence(caught.value)
+
+
+def test_an_impossible_start_of_one_chain():
+    values = np.full(SMALL["num_chains"], 0.5)
+    values[-1] = 2.0
+    with pytest.raises(ModelError, match="starting values `x` = 2.0 are impossible: `x` has log"):
+        adlmh_jax.sample(
+            0, lambda: numpyro.sample("x", dist.Uniform(0.0, 1.0)), init={"x": values},
+            progress=False, **SMALL,
+        )  # fmt: skip
+
+
+def test_starting_values_are_not_blamed_for_impossible_data():
+    def model():
+        numpyro.sample("x", dist.Normal(0.0, 1.0))
+        numpyro.factor("f", -jnp.inf)
+
+    with pytest.raises(ModelError, match="No starting point"):
+        adlmh_jax.sample(0, model, init={"x": 0.0}, progress=False, **SMALL)
+
+
 def test_no_start_because_of_a_factor_reads_well():
     def model():
         numpyro.sample("x", dist.Normal(0.0, 1.0))

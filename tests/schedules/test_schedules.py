@@ -10,9 +10,11 @@ from algorithm3 import SCRIPT, UCB, algorithm_3, check_against_algorithm_3, run_
 from jax import lax
 
 from adlmh_jax import schedules
+from adlmh_jax.engine.config import MAX_NUMBER, RunConfig
 from adlmh_jax.paper.zoo import lemma_equilibrium
 from adlmh_jax.schedules.base import apply_floor, select
 from adlmh_jax.schedules.rewards import pool_outputs
+from adlmh_jax.statistics.streaming import BATCH, init_moments, merge_moments
 from adlmh_jax.statistics.tally import Tally, compensated, compensated_add, tally_add, tally_total
 from adlmh_jax.types import EpochLog
 
@@ -149,6 +151,18 @@ def test_sums_pass_24_bits():
     total = compensated(jnp.array([2.0**24], jnp.float32))
     total = lax.fori_loop(0, 1000, lambda i, t: compensated_add(t, jnp.ones(1)), total)
     assert float(total.value[0]) == 2**24 + 1000
+
+
+def test_numbers_of_draws_are_exact_up_to_the_largest_run():
+    """Batches are counted in floating-point numbers, of 24 bits."""
+    many = init_moments((1,))._replace(number=jnp.float32(MAX_NUMBER - BATCH))
+    batch = init_moments((1,))._replace(number=jnp.float32(BATCH))
+    assert int(merge_moments(many, batch).number) == MAX_NUMBER
+    many = many._replace(number=jnp.float32(MAX_NUMBER // BATCH - 1))
+    one = batch._replace(number=jnp.float32(1))
+    assert int(merge_moments(many, one).number) == MAX_NUMBER // BATCH
+    with pytest.raises(ValueError, match=f"`num_samples` must be at most {MAX_NUMBER}"):
+        RunConfig(num_samples=MAX_NUMBER + 1)
 
 
 def test_negative_exploration_is_refused():

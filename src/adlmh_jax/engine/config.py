@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 MIN_EPOCH, MAX_EPOCH = 64, 1024  # of the epochs that we choose
+MAX_NUMBER = 2**30  # up to here numbers of draws are exact, in 32 bits and in batches of 64
 MIN_SUPERCHAINS = 4  # fewer cannot disagree with each other
 
 
@@ -63,6 +64,8 @@ class RunConfig:
                 )
             if value < least:
                 raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+            if value > MAX_NUMBER:
+                raise ValueError(f"`{name}` must be at most {MAX_NUMBER}, got {value}.")
         if self.adapt not in ("warmup", "always"):
             raise ValueError(f'`adapt` must be "warmup" or "always", got {self.adapt!r}.')
         self._check_superchains()

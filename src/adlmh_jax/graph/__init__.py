@@ -10,6 +10,7 @@ from adlmh_jax.graph.alignment import (
     reduce_to_elements,
     spread_to_term,
 )
+from adlmh_jax.graph.comparison import begins_with
 from adlmh_jax.graph.constants import are_equal, stack, to_bytes
 from adlmh_jax.graph.digest import digest_computation, digest_data
 from adlmh_jax.graph.fragments import Cutter
@@ -41,6 +42,7 @@ __all__ = [
     "align",
     "are_equal",
     "axes_of_terms",
+    "begins_with",
     "digest_computation",
     "digest_data",
     "find_offender",

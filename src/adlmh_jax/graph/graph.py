@@ -48,6 +48,8 @@ class Graph:
         Those of the constants that are numbers in the model's text, not data.
     nodes, producer
         The operations, and for each value the index of the node that makes it.
+    source
+        What JAX traced.
     """
 
     avals: list[jax.ShapeDtypeStruct] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Graph:
     literals: set[int] = field(default_factory=set)
     nodes: list[Node] = field(default_factory=list)
     producer: dict[int, int] = field(default_factory=dict)
+    source: Any = None
     _shared: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _numbers: dict[Hashable, int] = field(default_factory=dict)
 
@@ -168,7 +171,7 @@ def primitive_has_effects(node: Node) -> bool:
 def trace_graph(function: Callable, inputs: Mapping[str, Any]) -> tuple[Graph, Any]:
     """Trace ``function(inputs)``; return the graph and the tree of the results' numbers."""
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(dict(inputs))
-    graph = Graph()
+    graph = Graph(source=closed)
     names = sorted(inputs)  # the order in which JAX flattens a dict
     numbers = [graph.new_value(inputs[name]) for name in names]
     graph.inputs = dict(zip(names, numbers, strict=True))

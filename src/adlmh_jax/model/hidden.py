@@ -1,8 +1,6 @@
 """Randomness that a model hides: random numbers that are no latent sites, and would stay frozen."""
 
-import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -13,22 +11,10 @@ from adlmh_jax.graph import to_bytes
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.model.distributions import log_terms
+from adlmh_jax.model.outputs import select_outputs
 from adlmh_jax.types import Array, Position
 
-
-@contextmanager
-def watch_generators() -> Iterator[list[bool]]:
-    """Give a list that says, at the end, whether a global random generator was used."""
-    used: list[bool] = []
-    before = _generator_states()
-    yield used
-    used.append(_generator_states() != before)
-
-
-def _generator_states() -> tuple:
-    """Return the states of NumPy's and Python's global generators."""
-    numpys: Any = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), numpys[1].tobytes(), numpys[2:]
+MAX_RUNS = 8  # of a model that does not do the same twice
 
 
 def check_data(first: Mapping[str, Any], run: ModelRun) -> None:
@@ -52,30 +38,36 @@ def observed_data(run: ModelRun) -> dict[str, Any]:
     }
 
 
-def check_generators(call: ModelCall, position: Position) -> None:
-    """Raise if two runs at the same values differ in a term: the model used a global generator.
+def check_runs(call: ModelCall, position: Position) -> None:
+    """Raise if runs at the same values differ in a term or an output: the model drew numbers.
 
-    A generator that the model itself seeds gives the same numbers every time, which is fine.
+    What it drew may happen to be the same in two of them, or not matter.
     """
-    first, second = (_terms(call, position, 0) for _ in range(2))
-    names = [n for n in first if not np.array_equal(first[n], second[n], equal_nan=True)]
-    if names:
-        raise errors.random_term(names, "changes from run to run at the same values")
+    first = _results(call, position, 0)
+    for _ in range(MAX_RUNS - 1):
+        names = _differing(first, _results(call, position, 0))
+        if names:
+            raise errors.random_term(names, "changes from run to run at the same values")
 
 
-def check_keys(call: ModelCall, position: Position, suspects: list[str]) -> None:
-    """Raise if a suspected term depends on the key of the run, at the same values."""
-    first, second = (_terms(call, position, seed) for seed in (0, 1))
-    names = [n for n in suspects if not np.array_equal(first[n], second[n], equal_nan=True)]
+def check_keys(call: ModelCall, position: Position, suspects: Collection[str]) -> None:
+    """Raise if a suspected term or output depends on the key of the run, at the same values."""
+    first, second = (_results(call, position, seed) for seed in (0, 1))
+    names = [name for name in _differing(first, second) if name in suspects]
     if names:
         raise errors.random_term(names, "depends on a random key, as of `numpyro.prng_key`")
 
 
-def _terms(call: ModelCall, position: Position, seed: int) -> dict[str, np.ndarray]:
-    """Return all terms at a position, the model being run with a key."""
+def _differing(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> list[str]:
+    return [n for n in first if not np.array_equal(first[n], second[n], equal_nan=True)]
+
+
+def _results(call: ModelCall, position: Position, seed: int) -> dict[str, np.ndarray]:
+    """Return all outputs and terms at a position, the model being run with a key."""
 
     def compute(position: Position) -> dict[str, Array]:
         run = call.run(position, jax.random.key(seed))
-        return {name: jnp.asarray(log_terms(message)) for name, message in run.scored.items()}
+        terms = {name: jnp.asarray(log_terms(message)) for name, message in run.scored.items()}
+        return select_outputs(call.outputs, run) | terms
 
-    return {name: np.asarray(term) for name, term in jax.jit(compute)(position).items()}
+    return {name: np.asarray(result) for name, result in jax.jit(compute)(position).items()}

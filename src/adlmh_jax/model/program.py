@@ -226,16 +226,24 @@ class Program:
         """Raise if sites were given values outside their supports, or of density zero."""
         if not given:
             return
-        terms, values = self._chain_at(chains, 0)
-        inside = jax.jit(self.in_supports)(values)
-        bad = {
-            name: terms[name]
-            for name in given
-            if not (np.all(np.isfinite(terms[name])) and bool(inside[name]))
-        }
+        inside = jax.jit(jax.vmap(self.in_supports))(self.latent_layout.unpack(chains.latent))
+        is_inside = np.all([inside[name] for name in given], axis=0)
+        chain = int(np.argmin(is_inside & np.all(np.isfinite(chains.log_terms), axis=0)))
+        terms, values = self._chain_at(chains, chain)
+        is_bad = {name: not np.all(np.isfinite(term)) for name, term in terms.items()}
+        bad = {n: terms[n] for n in self._up_to(given) if is_bad[n]}
+        bad |= {n: terms[n] for n in given if is_bad[n] or not inside[n][chain]}
         if bad:
-            wrong = self._describe_terms(bad, values)
-            raise errors.impossible_init({name: values[name] for name in bad}, wrong)
+            blamed = {s: values[s] for s in given if set(self.touches[s].terms) & set(bad)}
+            raise errors.impossible_init(blamed, self._describe_terms(bad, values))
+
+    def _up_to(self, sites: Collection[str]) -> set[str]:
+        """Return the terms that some sites can change, and no others."""
+        mine: set[str] = set()
+        others: set[str] = set()
+        for name in self.sites.names:
+            (mine if name in sites else others).update(self.touches[name].terms)
+        return mine - others
 
     def _chain_at(self, chains: Chains, index: int) -> tuple[dict, dict]:
         """Return the terms and the latent values of one chain, by name."""

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph import Graph, fixed_key, key_struct, trace_graph
+from adlmh_jax.graph import Graph, begins_with, fixed_key, key_struct, trace_graph
 from adlmh_jax.model import errors
-from adlmh_jax.model.call import ModelCall
+from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.model.distributions import draw, in_support, log_terms, unmasked
-from adlmh_jax.model.hidden import check_data, check_generators, check_keys, watch_generators
+from adlmh_jax.model.hidden import check_data, check_keys, check_runs
 from adlmh_jax.model.outputs import select_outputs
 from adlmh_jax.model.sites import SiteTable
 from adlmh_jax.types import Array, Key, float_type
@@ -82,14 +82,14 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
     inputs[SEED] = key_struct()
     names: dict[str, list[Any]] = {}
 
-    def compute(inputs: dict[str, Array]) -> dict[str, list[Array]]:
+    def compute(inputs: dict[str, Array]) -> list[list[Array]]:
         results = _compute(call, sites, proposals, inputs)
         names.update({kind: list(arrays) for kind, arrays in results.items()})
-        return {kind: list(arrays.values()) for kind, arrays in results.items()}
+        return [list(arrays.values()) for arrays in results.values()]
 
     try:
-        with watch_generators() as is_generator_used:
-            graph, numbers = trace_graph(compute, inputs)
+        graph, numbers = trace_graph(compute, inputs)
+        does_the_same = _does_the_same(call, sites, graph, inputs)
     except errors.ModelError:
         raise
     except Exception as error:
@@ -101,41 +101,66 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
         {site: graph.inputs[f"value {site}"] for site in sites.names},
         {site: graph.inputs[f"key {site}"] for site in sites.names},
         {site: graph.inputs[f"scale {site}"] for site in sites.names},
-        **{kind: dict(zip(names[kind], numbers[kind], strict=True)) for kind in names},
+        **{
+            kind: dict(zip(names[kind], n, strict=True))
+            for kind, n in zip(names, numbers, strict=True)
+        },
     )
-    _check_randomness(call, sites, traced, any(is_generator_used))
+    _check_randomness(call, sites, traced, does_the_same)
     return traced
 
 
+def _does_the_same(
+    call: ModelCall, sites: SiteTable, graph: Graph, inputs: Mapping[str, Any]
+) -> bool:
+    """Return whether the model, traced anew, does what it did before with the same numbers."""
+
+    def compute(inputs: Mapping[str, Array]) -> list[Any]:
+        run = _run(call, sites, inputs)
+        return [list(_terms(run).values()), list(select_outputs(call.outputs, run).values())]
+
+    return begins_with(graph.source, jax.make_jaxpr(compute)(dict(inputs)))
+
+
 def _check_randomness(
-    call: ModelCall, sites: SiteTable, traced: Traced, is_generator_used: bool
+    call: ModelCall, sites: SiteTable, traced: Traced, does_the_same: bool
 ) -> None:
-    """Raise if the model's terms depend on random numbers that are no latent sites."""
+    """Raise if terms or outputs depend on random numbers that are no latent sites."""
     reached = traced.graph.reach([traced.graph.inputs[SEED]])
-    suspects = [name for name, number in traced.terms.items() if reached[number]]
-    if not suspects and not is_generator_used:
+    numbers = traced.outputs | traced.terms
+    suspects = [name for name, number in numbers.items() if reached[number]]
+    if not suspects and does_the_same:
         return
     run = call.run({}, jax.random.key(0))
     position = {s.name: jnp.asarray(run.latent[s.name]["value"], s.dtype) for s in sites.sites}
+    if not does_the_same:
+        check_runs(call, position)
     if suspects:
         check_keys(call, position, suspects)
-    if is_generator_used:
-        check_generators(call, position)
+
+
+def _run(call: ModelCall, sites: SiteTable, inputs: Mapping[str, Array]) -> ModelRun:
+    """Run the model with its latent values as unknowns."""
+    run = call.run({name: inputs[f"value {name}"] for name in sites.names}, inputs[SEED])
+    _check_structure(sites, run.structure)
+    check_data(sites.data, run)
+    return run
+
+
+def _terms(run: ModelRun) -> dict[str, Array]:
+    """Return all terms; those of the same kind, of a loop's states or its data, are neighbours."""
+    scored = run.latent | run.scored
+    return {name: _full(log_terms(message)) for name, message in scored.items()}
 
 
 def _compute(
     call: ModelCall, sites: SiteTable, proposals: Proposals, inputs: Mapping
 ) -> dict[str, dict[Any, Array]]:
     """Return everything that a step may need, as a function of the latent values."""
-    position = {name: inputs[f"value {name}"] for name in sites.names}
-    run = call.run(position, inputs[SEED])
-    latent = run.latent
-    _check_structure(sites, run.structure)
-    check_data(sites.data, run)
-    # Terms of the same kind next to each other: those of a loop's states, those of its data.
-    scored = {name: run.scored[name] for name in [*latent, *run.scored]}
+    run = _run(call, sites, inputs)
+    position, latent = {name: inputs[f"value {name}"] for name in sites.names}, run.latent
     results: dict[str, dict[Any, Array]] = {
-        "terms": {name: _full(log_terms(m)) for name, m in scored.items()},
+        "terms": _terms(run),
         "outputs": select_outputs(call.outputs, run),
         "supports": {},
         "priors": {},

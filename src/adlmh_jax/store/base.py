@@ -1,4 +1,4 @@
-"""What a run needs of a place that keeps it. To add a format, write these three methods."""
+"""What a run needs of a place that keeps it. To add a format, write these four methods."""
 
 from typing import Protocol
 
@@ -35,6 +35,12 @@ class Store(Protocol):
     def close(self) -> None:
         """Write all that was noted."""
 
+    def release(self) -> None:
+        """Let others use the place: the run has ended, in whatever way.
+
+        It may go on later, with another `save`.
+        """
+
 
 class Nowhere:
     """Keeps nothing."""
@@ -48,4 +54,7 @@ class Nowhere:
         """Do nothing."""
 
     def close(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
         """Do nothing."""

@@ -13,6 +13,7 @@ import numpy as np
 from adlmh_jax.engine import Devices, Done, Draws, RunState, restore, to_host
 from adlmh_jax.store.base import StoreError
 from adlmh_jax.store.files import remove_parts
+from adlmh_jax.store.lock import Lock
 from adlmh_jax.store.snapshot import (
     Header,
     damaged,
@@ -24,7 +25,7 @@ from adlmh_jax.store.zarr import GrowingArray, ZarrGroups, choose_chunk, storabl
 
 SECONDS_BETWEEN = 5.0  # writing takes time: not after every chunk
 STATE, DRAWS = "state.bin", "draws.zarr"
-FORMAT = "adlmh_jax run 1"
+FORMAT = "adlmh_jax run 2"
 MAX_COUNT = 2**31 - 1
 COUNTS = ("next_round", "num_warmup", "num_samples", "num_stored")
 
@@ -50,29 +51,56 @@ class Directory:
         self._last: Done | None = None
         self._waiting: list[Draws] = []
         self._num_stored = 0
+        self._lock, self._is_open = Lock(self._directory), True
+        with self._reporting("written"):
+            if jax.process_index() == 0:
+                self._make()
+                self._lock.take()
+        try:
+            self._open(resume)
+        except BaseException:
+            self.release()
+            raise
+        self._written = time.monotonic()
+
+    def _make(self) -> None:
+        """Make the directory, if it is not there."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            path = next(p for p in (self._directory, *self._directory.parents) if p.exists())
+            raise StoreError(
+                f"`store` = {str(self._directory)!r} cannot be written: {str(path)!r} is a file, "
+                "not a directory. Name another one."
+            ) from None
+
+    def _open(self, resume: bool) -> None:
+        """Read how far the run is, or begin it."""
         with self._reporting("read"):
             self._header = read_header(self._directory / STATE)
             has_draws = (self._directory / DRAWS).exists()
         if self._header is not None:
-            self._check(self._header, resume)
+            if not resume:
+                raise StoreError(
+                    f"`store` = {str(self._directory)!r} holds a run already. Pass `resume=True` "
+                    "to go on with it, or name another directory."
+                )
+            self._check(self._header)
+            self._check_number(self._header["num_stored"])
         elif has_draws:
-            raise StoreError(
-                f"`store` = {str(directory)!r} has draws, but its file {STATE} is missing: the run "
-                "cannot go on. Name another directory."
-            )
+            raise self._no_state()
         elif jax.process_index() == 0:
             with self._reporting("written"):
-                self._directory.mkdir(parents=True, exist_ok=True)
                 self._write_state(dict.fromkeys(COUNTS, 0), [])
-        self._written = time.monotonic()
 
-    def _check(self, header: Header, resume: bool) -> None:
+    def _no_state(self) -> StoreError:
+        return StoreError(
+            f"`store` = {str(self._directory)!r} has draws, but its file {STATE} is missing: the "
+            "run cannot go on. Name another directory."
+        )
+
+    def _check(self, header: Header) -> None:
         """Refuse to mix runs."""
-        if not resume:
-            raise StoreError(
-                f"`store` = {str(self._directory)!r} holds a run already. Pass `resume=True` to go "
-                "on with it, or name another directory."
-            )
         known = header.get("settings")
         if header.get("format") != FORMAT or not isinstance(known, dict):
             raise damaged(self._directory / STATE, "it is not of this version of adlmh_jax")
@@ -84,11 +112,14 @@ class Directory:
             )
         for name in COUNTS:
             self._count(header, name)
-        if header["num_stored"] > self._num_samples:
+
+    def _check_number(self, num_stored: int) -> None:
+        """Refuse to make fewer draws than there are."""
+        if num_stored > self._num_samples:
             raise StoreError(
-                f"`store` = {str(self._directory)!r} holds {header['num_stored']} draws already, "
-                f"more than `num_samples` = {self._num_samples}, which counts them all, not those "
-                f"to come. Ask for at least {header['num_stored']}."
+                f"`store` = {str(self._directory)!r} holds {num_stored} draws already, more than "
+                f"`num_samples` = {self._num_samples}, which counts them all, not those to come. "
+                f"Ask for at least {num_stored}."
             )
 
     def _count(self, header: Header, name: str) -> int:
@@ -169,6 +200,8 @@ class Directory:
 
     def save(self, done: Done) -> None:
         """Take note of a chunk; write, if it is time."""
+        if not self._is_open:
+            self._return()
         self._last = done
         self._waiting.extend(done.parts)
         if time.monotonic() - self._written >= SECONDS_BETWEEN:
@@ -178,6 +211,23 @@ class Directory:
         """Write the last chunks."""
         if self._last is not None:
             self._write(self._last)
+
+    def release(self) -> None:
+        """Let other processes use the directory."""
+        self._is_open = False
+        self._lock.release()
+
+    def _return(self) -> None:
+        """Go on with a run that others may have gone on with in between."""
+        with self._reporting("written"):
+            if jax.process_index() == 0:
+                self._lock.take()
+            header = read_header(self._directory / STATE)
+        if header is None:
+            raise self._no_state()
+        self._check(header)
+        self._num_stored = max(self._num_stored, header["num_stored"])
+        self._is_open = True
 
     def _write(self, done: Done) -> None:
         start = done.resumption

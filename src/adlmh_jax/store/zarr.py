@@ -1,16 +1,18 @@
-"""Draws as zarr arrays (format 3, not compressed), which grow while others read them.
+"""Draws as zarr arrays (format 2, not compressed), which grow while others read them.
 
 Chunks are written first, as whole files; then the new shapes, those of all arrays of a group in one
 file: a reader sees the same number of draws in all of them. The layout is simple enough to be
-written without the zarr library, in an order and with guarantees that it does not give.
+written without the zarr library, in an order and with guarantees that it does not give. Format 2 is
+read by version 2 of that library, which ArviZ 0.23 insists on, and by version 3.
 """
 
+import functools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,18 +20,22 @@ from adlmh_jax.store.base import StoreError
 from adlmh_jax.store.files import is_regular, remove_parts, write_whole
 from adlmh_jax.store.snapshot import checksum, damaged
 
-METADATA = "zarr.json"
+GROUP, ARRAY, ATTRIBUTES, ALL = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
+GROWING = (ARRAY, ALL)  # what changes with the number of draws
+GROUP_METADATA = {GROUP: {"zarr_format": 2}, ATTRIBUTES: {"inference_library": "adlmh_jax"}}
 CHUNK_BYTES = 1 << 20  # about; of all chains and some draws
 TYPES = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
 TYPES |= {"float16", "float32", "float64"}
-RESERVED = ("chain", "draw", METADATA, ".", "..", "")
+RESERVED = ("chain", "draw", "")
+
+Metadata = dict[str, Any]  # what stands in each file, by its path
 
 
 def storable(names: Iterable[str]) -> dict[str, str]:
     """Return names that can be directories and xarray variables, all different."""
     taken, storable = set(RESERVED), {}
     for name in names:
-        new = name.replace("/", ".").replace("\\", ".").replace("\0", ".").lstrip("_") or "_"
+        new = name.replace("/", ".").replace("\\", ".").replace("\0", ".").lstrip("._") or "_"
         while new in taken:
             new += "_"
         taken.add(new)
@@ -99,27 +105,22 @@ class GrowingArray:
             values[:, first : first + size] = chunk
         return values
 
-    def describe(self, num_draws: int) -> dict[str, Any]:
+    def describe(self, num_draws: int) -> Metadata:
         """Return the array's metadata."""
-        name, kind = self.directory.name, self.like.dtype.kind
-        endian = {} if self.like.dtype.itemsize == 1 else {"configuration": {"endian": "little"}}
+        name = self.directory.name
         own = [f"{name}_dim_{axis}" for axis in range(self.like.ndim - 2)]
-        return {
-            "zarr_format": 3,
-            "node_type": "array",
+        array = {
+            "zarr_format": 2,
             "shape": list(self._shape(num_draws)),
-            "data_type": str(self.like.dtype),
-            "chunk_grid": {
-                "name": "regular",
-                "configuration": {"chunk_shape": list(self._shape(self.chunk_draws))},
-            },
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-            "fill_value": {"b": False, "f": "NaN"}.get(kind, 0),
-            "codecs": [{"name": "bytes", **endian}],
-            "attributes": {},
-            "dimension_names": ["chain", "draw", *own],
-            "storage_transformers": [],
+            "chunks": list(self._shape(self.chunk_draws)),
+            "dtype": self._type.str,
+            "order": "C",
+            "dimension_separator": ".",
+            "fill_value": None,  # any other would be read as a missing value
+            "compressor": None,
+            "filters": None,
         }
+        return {ARRAY: array, ATTRIBUTES: {"_ARRAY_DIMENSIONS": ["chain", "draw", *own]}}
 
     @property
     def _type(self) -> np.dtype:
@@ -130,7 +131,7 @@ class GrowingArray:
 
     def _path(self, number: int) -> Path:
         axes = (0, number, *(0 for _ in self.like.shape[2:]))
-        return self.directory / ".".join(("c", *map(str, axes)))
+        return self.directory / ".".join(map(str, axes))
 
     def _require(self, number: int) -> None:
         """Refuse a chunk that is missing or of another size."""
@@ -182,32 +183,40 @@ class ZarrGroups:
         for directory in [*directories, *(array.directory for array in self.arrays)]:
             directory.mkdir(parents=True, exist_ok=True)
             remove_parts(directory)
-        self.publish(num_draws)
+        self._save(num_draws, (GROUP, ATTRIBUTES, *GROWING))
 
     def publish(self, num_draws: int) -> None:
         """Let readers see draws that have been written."""
-        below: dict[str, Any] = {}
+        self._save(num_draws, GROWING)
+
+    def _save(self, num_draws: int, files: Collection[str]) -> None:
+        everything = dict(GROUP_METADATA)
         for name, arrays in self.groups.items():
-            described = {array.directory.name: array.describe(num_draws) for array in arrays}
+            group = dict(GROUP_METADATA)
             for array in arrays:
-                _save(array.directory, described[array.directory.name])
-            _save(self.directory / name, _group(described))
-            below[name] = _group({})
-            below |= {f"{name}/{array}": data for array, data in described.items()}
-        _save(self.directory, _group(below))
+                described = array.describe(num_draws)
+                _save(array.directory, described, files)
+                group |= _below(array.directory.name, described)
+            _save(self.directory / name, _with_all(group), files)
+            everything |= _below(name, group)
+        _save(self.directory, _with_all(everything), files)
 
 
-def _group(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a group with those of all that is below it."""
-    inline = {"kind": "inline", "must_understand": False, "metadata": dict(metadata)}
-    return {
-        "zarr_format": 3,
-        "node_type": "group",
-        "attributes": {"inference_library": "adlmh_jax"},
-        "consolidated_metadata": inline,
-    }
+def _below(name: str, metadata: Metadata) -> Metadata:
+    """Return metadata with paths that begin one level higher."""
+    return {f"{name}/{path}": content for path, content in metadata.items()}
 
 
-def _save(directory: Path, metadata: Mapping[str, Any]) -> None:
-    text = json.dumps(metadata, indent=1).encode()
-    write_whole(directory / METADATA, lambda file: file.write(text))
+def _with_all(below: Metadata) -> Metadata:
+    """Return the metadata of a group, with a file that has all that is below it too."""
+    return {**GROUP_METADATA, ALL: {"zarr_consolidated_format": 1, "metadata": below}}
+
+
+def _save(directory: Path, metadata: Metadata, files: Collection[str]) -> None:
+    texts = {n: json.dumps(c, indent=1).encode() for n, c in metadata.items() if n in files}
+    for name, text in texts.items():
+        write_whole(directory / name, functools.partial(_write, text))
+
+
+def _write(text: bytes, file: IO[bytes]) -> None:
+    file.write(text)
