@@ -9,6 +9,18 @@ from benchmarks import (
     soak,
     throughput,
 )
+from benchmarks.classics import report as classics
 
-for benchmark in (throughput, compilation, numpyro_kernel, plates, posteriordb, evaluations, soak):
+BENCHMARKS = (
+    throughput,
+    compilation,
+    numpyro_kernel,
+    plates,
+    posteriordb,
+    classics,
+    evaluations,
+    soak,
+)
+
+for benchmark in BENCHMARKS:
     benchmark.main()
