@@ -124,24 +124,31 @@ def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never") -> Exa
     for site in program.sites.sites:
         columns = [discrete.values[site.name]] * site.num_components
         axes.append([np.array(v).reshape(site.shape) for v in itertools.product(*columns)])
-    states, log_pi = [], []
-    for values in itertools.product(*axes):
-        position = {
-            site.name: jnp.asarray(value, site.dtype)
-            for site, value in zip(program.sites.sites, values, strict=True)
-        }
-        if _is_supported(discrete.model, position):
-            model = numpyro.handlers.seed(discrete.model, 0)
-            states.append(tuple(int(v) for value in values for v in np.ravel(value)))
-            log_pi.append(float(log_density(model, (), {}, position)[0]))
+    all_values = list(itertools.product(*axes))
+    columns = zip(program.sites.sites, zip(*all_values, strict=True), strict=True)
+    positions = {site.name: jnp.asarray(np.stack(v), site.dtype) for site, v in columns}
+    model = numpyro.handlers.seed(discrete.model, 0)
+
+    @jax.jit
+    @jax.vmap
+    def score(position):
+        return log_density(model, (), {}, position)[0], _is_supported(discrete.model, position)
+
+    log_densities, is_inside = map(np.asarray, score(positions))
+    states = [
+        tuple(int(v) for value in values for v in np.ravel(value))
+        for values, inside in zip(all_values, is_inside, strict=True)
+        if inside
+    ]
+    log_pi = log_densities[is_inside].tolist()
     pi = np.exp(np.array(log_pi) - max(log_pi))
     return Exact(program, kernel, data, states, pi / pi.sum())
 
 
-def _is_supported(model, position) -> bool:
+def _is_supported(model, position):
     trace = _trace(model, position)
     latent = [m for m in trace.values() if m["type"] == "sample" and not m["is_observed"]]
-    return all(bool(jnp.all(m["fn"].support(m["value"]))) for m in latent)
+    return jnp.all(jnp.stack([jnp.all(m["fn"].support(m["value"])) for m in latent]))
 
 
 def _trace(model, position):
@@ -285,9 +292,9 @@ def check_cache(exact: Exact, chains: Chains) -> None:
         np.testing.assert_allclose(kept, true, rtol=tolerance, atol=tolerance)
 
 
-def check_balance(exact: Exact, matrix: np.ndarray) -> None:
+def check_balance(exact: Exact, matrix: np.ndarray, tolerance: float | None = None) -> None:
     """Detailed balance, and pi P = pi."""
-    tolerance = 1e-12 if jax.config.jax_enable_x64 else 1e-6
+    tolerance = tolerance or (1e-12 if jax.config.jax_enable_x64 else 1e-6)
     assert (matrix > -tolerance).all()
     flow = exact.pi[:, None] * matrix
     assert np.abs(flow - flow.T).max() < tolerance

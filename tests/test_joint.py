@@ -19,7 +19,7 @@ import adlmh_jax as adlmh
 from adlmh_jax.engine import step
 from adlmh_jax.engine.starting import start_chains
 from adlmh_jax.model import compile_model
-from adlmh_jax.moves import build_kernel
+from adlmh_jax.moves import build_kernel, name_entries
 from adlmh_jax.proposals import plan_sites
 
 WALKS = importlib.import_module("adlmh_jax.proposals.random_walk")
@@ -45,10 +45,11 @@ def model():
 def run(proposals, blocks):
     """Return the parameters and the log-likelihood of all chains, before and after moves."""
     program = compile_model(model)
-    kernel, data = build_kernel(program, plan_sites(program, proposals, blocks))
-    entries = [e for e, name in enumerate(_entry_names(program, proposals, blocks)) if name != "y"]
+    plan = plan_sites(program, proposals, blocks, held=["y"])
+    kernel, data = build_kernel(program, plan)
+    entries = [e for e, (site, _) in enumerate(name_entries(program, plan)) if site != "y"]
     before = start_chains(program, jax.random.key(1), NUM_CHAINS)
-    scales = jnp.full(kernel.num_components, 0.7)
+    scales = jnp.full(kernel.num_slots, 0.7)
 
     @jax.jit
     def sweep(chains, key):
@@ -65,15 +66,6 @@ def run(proposals, blocks):
     for key in jax.random.split(jax.random.key(2), NUM_SWEEPS):
         after = sweep(after, key)
     return [_statistics(program, chains) for chains in (before, after)]
-
-
-def _entry_names(program, proposals, blocks):
-    plans = plan_sites(program, proposals, blocks)
-    return [
-        site.name
-        for site in program.sites.sites
-        for _ in range(1 if plans[site.name].is_block else site.num_components)
-    ]
 
 
 def _statistics(program, chains):

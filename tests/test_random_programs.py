@@ -102,6 +102,6 @@ def test_a_missing_correction_is_caught(monkeypatch):
         del others
         return jnp.zeros(branch.site.batch_shape)
 
-    monkeypatch.setattr("adlmh_jax.moves.metropolis._log_q_ratio", no_ratio)
+    monkeypatch.setattr("adlmh_jax.moves.metropolis.log_q_ratio", no_ratio)
     with pytest.raises(AssertionError):
         check(0, "prior")

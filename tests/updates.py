@@ -40,7 +40,7 @@ def one_step(kernel, data, words, chains, entry, variant=0):
     def run(group, turn, carry):
         del turn
         view = view_entry(kernel, data, group, entry, variant)
-        chains, moved, _ = view.move(words, carry[0], jnp.ones(kernel.num_components))
+        chains, moved, _ = view.move(words, carry[0], jnp.ones(kernel.num_slots))
         return chains, Decision(moved.is_accepted, moved.log_ratio)
 
     group = data.group_of[variant, entry]

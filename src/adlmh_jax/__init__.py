@@ -8,7 +8,7 @@ from adlmh_jax.engine import (
 )
 from adlmh_jax.interop import LMH, AdLMH, as_algorithm
 from adlmh_jax.model import ModelError, Program, compile_model
-from adlmh_jax.proposals import custom, gibbs, mixture, prior, random_walk
+from adlmh_jax.proposals import collapse, custom, gibbs, mixture, prior, random_walk
 from adlmh_jax.results import (
     ConvergenceWarning,
     PrecisionWarning,
@@ -33,6 +33,7 @@ __all__ = [
     "Schedule",
     "StoreError",
     "as_algorithm",
+    "collapse",
     "compile_model",
     "custom",
     "gibbs",

@@ -1,7 +1,7 @@
 """Names for the arrays and callables that every module speaks of.
 
 Dimension letters used in comments: S superchains, C chains of a superchain, N components, M entries
-of the schedule, K scalar outputs, T terms, E steps of an epoch, W random words.
+of the schedule, L slots, K scalar outputs, T terms, E steps of an epoch, W random words.
 """
 
 from collections.abc import Callable

@@ -55,7 +55,7 @@ def no_q_correction(patch):
     def ratio(branch, *others):
         return jnp.zeros(branch.site.batch_shape)
 
-    patch.setattr(metropolis, "_log_q_ratio", ratio)
+    patch.setattr(metropolis, "log_q_ratio", ratio)
 
 
 def q_from_scaled_terms(patch):

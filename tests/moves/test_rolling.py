@@ -80,7 +80,7 @@ def test_moves_leave_the_right_terms(model):
 
 def test_a_run_of_wrong_sites_is_caught(monkeypatch):
     """Mutant: reads move on where they should stay, or the other way round."""
-    monkeypatch.setattr(rolling, "_is_next", lambda first, second: first.bank == second.bank)
+    monkeypatch.setattr(rolling, "is_next", lambda first, second: first.bank == second.bank)
     program = compile_model(skipping_sites, (DATA,))
     with pytest.raises(AssertionError):
         check_updates(program, program.chains_at(draw_positions(program, 16)))

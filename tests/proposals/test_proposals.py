@@ -170,8 +170,8 @@ def test_block_on_dependent_elements_is_caught(monkeypatch):
     """The plate of `plate and global` meets in a factor: it must not be a block."""
     discrete = next(p for p in PROGRAMS if p.name == "plate and global")
     program = compile_model(discrete.model, outputs=discrete.outputs)
-    assert not plan_sites(program)["z"].is_block
-    assert plan_sites(compile_model(independent_plate))["z"].is_block
+    assert not plan_sites(program).sites["z"].is_block
+    assert compile_model(independent_plate).is_block("z")
 
 
 def test_auto_says_what_it_chose():
@@ -182,11 +182,15 @@ def test_auto_says_what_it_chose():
             z = numpyro.sample("z", dist.Categorical(jnp.ones(3) / 3))
             numpyro.sample("y", dist.Normal(mu + z, 1.0 + count), obs=jnp.zeros(4))
 
-    texts = {name: plan.text for name, plan in plan_sites(compile_model(model)).items()}
-    assert texts == {
+    assert plan_sites(compile_model(model)).describe() == {
+        "mu": "random_walk() | prior(); moves with `count`, `z` summed out",
+        "count": "random_walk() | prior(); moves with `z` summed out",
+        "z": "gibbs(), all elements at once",
+    }
+    assert plan_sites(compile_model(model), blocks="never").describe() == {
         "mu": "random_walk() | prior()",
         "count": "random_walk() | prior()",
-        "z": "gibbs(), all elements at once",
+        "z": "gibbs()",
     }
 
 
@@ -315,10 +319,12 @@ def copy_other(key, value, values, distribution):
 
 def test_a_custom_proposal_that_looks_at_other_elements_does_not_move_as_a_block():
     program = compile_model(pair)
-    assert not plan_sites(program, {"x": copy_other})["x"].is_block
-    assert not plan_sites(program, {"x": adlmh.prior() | adlmh.custom(copy_other)})["x"].is_block
+    assert not plan_sites(program, {"x": copy_other}).sites["x"].is_block
+    assert (
+        not plan_sites(program, {"x": adlmh.prior() | adlmh.custom(copy_other)}).sites["x"].is_block
+    )
     elementwise = adlmh.custom(copy_other, elementwise=True)
-    assert plan_sites(program, {"x": elementwise})["x"].is_block
+    assert plan_sites(program, {"x": elementwise}).sites["x"].is_block
 
 
 def look_around(key, value, values, distribution):
@@ -388,7 +394,7 @@ def bracketed():
 def test_exact_names_win_over_globs():
     program = compile_model(bracketed)
     chosen = {"x[0]": adlmh.prior(), "x*": adlmh.random_walk()}
-    texts = {name: plan.text for name, plan in plan_sites(program, chosen).items()}
+    texts = {name: plan.text for name, plan in plan_sites(program, chosen).sites.items()}
     assert texts == {"x[0]": "prior()", "x[1]": "random_walk()", "x0": "random_walk()"}
 
 

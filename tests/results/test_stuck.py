@@ -35,7 +35,7 @@ def sum_is_eight():
 
 @pytest.mark.parametrize(("model", "stuck"), [(tied, "xy"), (sum_is_eight, "ab")])
 def test_what_holds_each_other_is_not_converged(model, stuck):
-    result = adlmh.sample(0, model, outputs=["output"], progress=False, **SIZES)
+    result = adlmh.sample(0, model, outputs=["output"], blocks="never", progress=False, **SIZES)
     assert set(result.schedule.stuck) == set(stuck)
     diagnosis = result.diagnose()
     assert diagnosis.verdict == "not converged"
@@ -46,8 +46,17 @@ def test_what_holds_each_other_is_not_converged(model, stuck):
 
 def test_parity_is_not_converged():
     """Single choices move by two; which parity a chain has is up to its start."""
-    result = adlmh.sample(0, even, outputs=["output"], progress=False, **SIZES)
+    result = adlmh.sample(0, even, outputs=["output"], blocks="never", progress=False, **SIZES)
     assert result.diagnose().verdict == "not converged"
+
+
+@pytest.mark.parametrize(("model", "mean"), [(tied, 0.2), (even, 0.5)])
+def test_what_is_drawn_at_once_does_not_hold_each_other(model, mean):
+    result = adlmh.sample(0, model, outputs=["output"], progress=False, **SIZES)
+    assert not result.schedule.stuck
+    assert result.diagnose().verdict == "converged"
+    row = result.summary().loc["output"]
+    assert abs(row["mean"] - mean) < 4.5 * row["mcse_mean"]  # a false-alarm rate of 1e-5
 
 
 def rare():

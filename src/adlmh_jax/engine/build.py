@@ -7,7 +7,7 @@ from adlmh_jax.engine.config import default_epoch
 from adlmh_jax.engine.superchain import EngineSpec, Keep, plan_rounds
 from adlmh_jax.model import Program
 from adlmh_jax.moves import KernelData, build_kernel, name_entries
-from adlmh_jax.proposals import Chosen, SitePlan, plan_sites
+from adlmh_jax.proposals import Chosen, Plan, plan_sites
 from adlmh_jax.schedules import Schedule, restrict, rule_of
 
 
@@ -18,8 +18,8 @@ class Engine(NamedTuple):
     ----------
     program
         The compiled model.
-    plans
-        How each site is moved.
+    moves
+        How the sites are moved.
     schedule
         How entries are selected.
     spec, data
@@ -29,7 +29,7 @@ class Engine(NamedTuple):
     """
 
     program: Program
-    plans: dict[str, SitePlan]
+    moves: Plan
     schedule: Schedule
     spec: EngineSpec
     data: KernelData
@@ -73,12 +73,10 @@ def build_engine(
         Whether a round must be a single draw, though more would fit in an epoch.
     """
     check_schedule(schedule)
-    plans = plan_sites(program, proposals, blocks)
-    plans |= dict.fromkeys(held, SitePlan())
-    kernel, data = build_kernel(program, plans)
-    names = name_entries(program, plans)
-    owners = [site for site, own in names.items() for _ in own]
-    moved = tuple(number for number, site in enumerate(owners) if site not in held)
+    moves = plan_sites(program, proposals, blocks, held)
+    kernel, data = build_kernel(program, moves)
+    names = name_entries(program, moves)
+    moved = tuple(number for number, (site, _) in enumerate(names) if site not in held)
     spec = EngineSpec(
         kernel=kernel,
         schedule=restrict(rule_of(schedule), moved, kernel.num_entries),
@@ -90,11 +88,11 @@ def build_engine(
     )
     return Engine(
         program=program,
-        plans=plans,
+        moves=moves,
         schedule=restrict(schedule, moved, kernel.num_entries),
         spec=spec,
         data=data,
-        entry_names=tuple(name for own in names.values() for name in own),
+        entry_names=tuple(name for _, name in names),
     )
 
 

@@ -4,6 +4,7 @@ All chains of a superchain move the same entry (a component, or a block of them)
 branch of its site runs.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -46,16 +47,16 @@ class StepInfo(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What happened during an epoch, per component, over all chains.
+    """What happened during an epoch, per slot, over all chains.
 
     Attributes
     ----------
     accepted, invalid
-        Accepted proposals that changed the value, and proposals of density NaN or +inf, ``[N]``.
+        Accepted proposals that changed the value, and proposals of density NaN or +inf, ``[L]``.
     scaled
-        Accepted proposals among those that have a scale, ``[N]``.
+        Accepted proposals among those that have a scale, ``[L]``.
     taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, N]``.
+        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
     has_moved
         Whether each component has changed in each chain, ``[N, C]``.
     """
@@ -67,15 +68,14 @@ class Counts(NamedTuple):
     has_moved: Array
 
 
-def empty_counts(has_moved: Array) -> Counts:
+def empty_counts(num_slots: int, has_moved: Array) -> Counts:
     """Return counts of nothing, with what has moved before."""
-    num_components = has_moved.shape[0]
-    zeros = jnp.zeros(num_components, jnp.int32)
+    zeros = jnp.zeros(num_slots, jnp.int32)
     return Counts(
         accepted=zeros,
         invalid=zeros,
         scaled=zeros,
-        taken=jnp.zeros((2, num_components)),
+        taken=jnp.zeros((2, num_slots)),
         has_moved=has_moved,
     )
 
@@ -108,7 +108,7 @@ def move(
     variant
         Which of its variants to take, 0 or 1.
     scales
-        Of the proposals of all components, ``[N]``; default 1.
+        Of the proposals of all slots, ``[L]``; default 1.
     counts
         To add to; default none.
     num_logged
@@ -119,9 +119,10 @@ def move(
     num_chains = words.shape[-1]
     changed = jnp.zeros((kernel.num_outputs, num_logged), bool)
     nothing = StepInfo(jnp.zeros(num_chains, bool), changed)
-    scales = jnp.ones(kernel.num_components) if scales is None else scales
+    scales = jnp.ones(kernel.num_slots) if scales is None else scales
     if counts is None:
-        counts = empty_counts(jnp.zeros((kernel.num_components, num_chains), bool))
+        has_moved = jnp.zeros((kernel.num_components, num_chains), bool)
+        counts = empty_counts(kernel.num_slots, has_moved)
     variant = jnp.asarray(variant)
 
     def move_in(index: int, turn: Array, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
@@ -185,7 +186,8 @@ class EntryView:
         self.member = member
         self.constants = _constants(group, data, member)
         self.element = element
-        self.component = data.first_components[member]
+        self.components = data.first_components[member]
+        self.slot = data.first_slots[member]
         at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
         term_strides = at.terms if at else [()] * len(group.term_shapes)
         output_strides = at.outputs if at else [()] * len(group.output_shapes)
@@ -195,7 +197,8 @@ class EntryView:
             self.constants |= {
                 n: i for n, i in zip(at.indices, index, strict=True) if n is not None
             }
-            self.component = self.component + element
+            self.components = self.components + element
+            self.slot = self.slot + element
             self.element = jnp.int32(0)  # of the one that the branch knows of
         self.read_at = _places(data.read_offsets[member], read_strides, index)
         self.term_at = _places(data.term_offsets[member], term_strides, index)
@@ -203,9 +206,37 @@ class EntryView:
         self.start_at = _places(data.output_starts[member], output_strides, index)
 
     @property
-    def moved_at(self) -> Array:
-        """Number of the first component that moves."""
-        return self.component + (0 if self.branch.variant.is_block else self.element)
+    def num_decided(self) -> int:
+        """Number of elements of the moved site that are decided upon; 0 if no site moves."""
+        branch = self.branch
+        if branch.joint and not branch.joint.has_mover:
+            return 0
+        return branch.site.num_components if branch.variant.is_block else 1
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots of the entry."""
+        joint = self.branch.joint
+        return self.num_decided + (sum(v.size for v in joint.variables) if joint else 0)
+
+    @property
+    def slot_at(self) -> Array:
+        """The first slot of the entry."""
+        return self.slot + (0 if self.branch.variant.is_block else self.element * self.num_slots)
+
+    def component_at(self, index: int) -> Array:
+        """Return the number of the first component of a moved value."""
+        is_single = index == 0 and self.num_decided == 1 and not self.branch.variant.is_block
+        return self.components[index] + (self.element if is_single else 0)
+
+    def scale_of(self, scales: Array) -> Array:
+        """Return the scales of the moved site's elements."""
+        site = self.branch.site
+        if self.branch.joint and not self.branch.variant.is_block:
+            scale = lax.dynamic_index_in_dim(scales, self.slot_at, keepdims=False)
+            return jnp.broadcast_to(scale, site.batch_shape)
+        own = lax.dynamic_slice_in_dim(scales, self.slot, site.num_components)
+        return own.reshape(site.batch_shape)
 
     def read(self, chains: Chains) -> Before:
         """Return the sites that the branch reads and what it will touch, ``[..., C]``."""
@@ -227,8 +258,7 @@ class EntryView:
     ) -> Chains:
         """Return the chains with new values of the moved sites, terms and outputs."""
         latent, kept, terms = dict(chains.latent), dict(chains.outputs), chains.log_terms
-        moved = (0, *(redraw.read for redraw in self.branch.redraws))
-        for index, value in zip(moved, values, strict=False):
+        for index, value in zip(self.branch.moved, values, strict=False):
             bank = self.branch.reads[index].bank
             latent[bank] = write_rows(latent[bank], _flat(value), self.read_at[index])
         for at, term in zip(self.term_at, log_terms, strict=True):
@@ -243,10 +273,8 @@ class EntryView:
         self, words: Array, chains: Chains, scales: Array, accept: Accept = accept_by_ratio
     ) -> tuple[Chains, Moved, Before]:
         """Move the entry in all chains."""
-        site = self.branch.site
         before = read_apart(self.read, chains, jnp.minimum(self.member, 0))
-        scale = lax.dynamic_slice_in_dim(scales, self.component, site.num_components)
-        scale = scale.reshape(site.batch_shape)
+        scale = self.scale_of(scales)
 
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, scale, words, before, self.element, accept)
@@ -256,12 +284,16 @@ class EntryView:
 
     def observe(self, info: StepInfo, moved: Moved, before: Before) -> StepInfo:
         """Return which chains moved, and which outputs changed in those that are logged."""
+        is_accepted = jnp.any(_flat(moved.is_accepted[None]), axis=0)
+        if self.branch.joint:  # what is summed out is drawn anew even if the proposal is not taken
+            is_accepted = jnp.any(jnp.concatenate(_has_changed(self, moved, before)), axis=0)
         changed, num_logged = info.changed, info.changed.shape[-1]
         for new, old, at in zip(moved.outputs, before.outputs, self.start_at, strict=True):
             if num_logged:
-                differs = _flat(is_different(new, old))
-                changed = write_rows(changed, differs[:, :num_logged], at)
-        is_accepted = jnp.any(_flat(moved.is_accepted[None]), axis=0)
+                differs = _flat(is_different(new, old))[:, :num_logged]
+                if self.branch.joint:  # outputs are computed anew, and may be rounded otherwise
+                    differs &= is_accepted[:num_logged]
+                changed = write_rows(changed, differs, at)
         return StepInfo(is_accepted, changed)
 
     def draw(self, words: Array, chains: Chains, is_given: Array) -> Chains:
@@ -294,29 +326,40 @@ def _places(
 
 def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, variant: Array) -> Counts:
     """Add what happened to the components that moved."""
-    at, has_changed = view.moved_at, _has_changed(view, moved, before)
-    accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)
+    at, by_value = view.slot_at, _has_changed(view, moved, before)
+    has_changed = jnp.concatenate(by_value)
+    accepted = jnp.sum(_flat(moved.is_accepted[None]), axis=-1)[: view.num_decided]
+    invalid = jnp.sum(_flat(moved.is_invalid[None]), axis=-1)
     scaled, taken = counts.scaled, counts.taken
     if view.branch.scale is not None:
         scaled = add_at(scaled, accepted, at)
     if view.branch.variant.is_compared:
         new = lax.dynamic_slice(taken, (variant, at), (1, accepted.size)) + accepted
         taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (variant, at))
-    rows = read_rows(counts.has_moved, at, has_changed.shape[0])
+    has_moved = counts.has_moved
+    for index, rows in enumerate(by_value):
+        first = view.component_at(index)
+        old = read_rows(has_moved, first, rows.shape[0])
+        has_moved = write_rows(has_moved, old | rows, first)
     return Counts(
         accepted=add_at(counts.accepted, jnp.sum(has_changed, axis=-1), at),
-        invalid=add_at(counts.invalid, jnp.sum(_flat(moved.is_invalid[None]), axis=-1), at),
+        invalid=add_at(counts.invalid, invalid, at),
         scaled=scaled,
         taken=taken,
-        has_moved=write_rows(counts.has_moved, rows | has_changed, at),
+        has_moved=has_moved,
     )
 
 
-def _has_changed(view: EntryView, moved: Moved, before: Before) -> Array:
-    """Return which of the moved components have another value, ``[number, C]``."""
-    site, differs = view.branch.site, is_different(moved.values[0], before.reads[0])
-    number = site.num_components if view.branch.variant.is_block else 1
-    return jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1)
+def _has_changed(view: EntryView, moved: Moved, before: Before) -> list[Array]:
+    """Return for each moved value which of its components have another one, ``[number, C]``."""
+    branch, changed = view.branch, []
+    indices = branch.moved if branch.joint else branch.moved[:1]
+    for place, (index, value) in enumerate(zip(indices, moved.values, strict=False)):
+        differs = is_different(value, before.reads[index])
+        is_own = place == 0 and view.num_decided > 0
+        number = view.num_decided if is_own else math.prod(differs.shape[:-1])
+        changed.append(jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1))
+    return changed
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:

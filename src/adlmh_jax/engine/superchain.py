@@ -37,8 +37,10 @@ class SuperchainState(NamedTuple):
         Where the chains are.
     schedule, tuning
         What was learned about entries and about proposals.
-    tallies, statistics
-        What happened to components, and moments of the outputs.
+    tallies, entry_tallies
+        What happened to components, and to the components of each entry.
+    statistics
+        Moments of the outputs.
     has_moved
         Whether each component has changed in each chain since warm-up, ``[N, C]``.
     """
@@ -47,6 +49,7 @@ class SuperchainState(NamedTuple):
     schedule: Any
     tuning: Tuning
     tallies: Tallies
+    entry_tallies: Tallies
     statistics: Statistics
     has_moved: Array
 
@@ -173,6 +176,7 @@ def init_superchain(
         schedule=jax.tree.map(jnp.asarray, learned),
         tuning=init_tuning(data.traits),
         tallies=init_tallies(kernel.num_components),
+        entry_tallies=init_tallies(kernel.num_entries),
         statistics=init_statistics(kernel.num_outputs, num_chains),
         has_moved=jnp.zeros((kernel.num_components, num_chains), bool),
     )
@@ -222,7 +226,7 @@ def run_epoch(
         return (chains, counts, statistics), (log, spec.keep.record(chains))
 
     by_draw = _split((words, entries, variants), plan.num_draws)
-    start = (state.chains, empty_counts(state.has_moved), state.statistics)
+    start = (state.chains, empty_counts(kernel.num_slots, state.has_moved), state.statistics)
     (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
 
     def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
@@ -238,12 +242,13 @@ def run_epoch(
     learned, tuning = lax.cond(
         phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
     )
-    tallies = _tally(state.tallies, data, entries, counts, num_chains)
+    tallies, entry_tallies = _tally(kernel, data, state, entries, counts)
     new = SuperchainState(
         chains=chains,
         schedule=learned,
         tuning=tuning,
         tallies=tallies,
+        entry_tallies=entry_tallies,
         statistics=statistics,
         has_moved=counts.has_moved & (phase.max_draws > 0),
     )
@@ -279,12 +284,22 @@ def _draw_steps(
 
 
 def _tally(
-    tallies: Tallies, data: KernelData, entries: Array, counts: Counts, num_chains: int
-) -> Tallies:
-    """Count the steps of an epoch, per component."""
-    made = jnp.where(entries < 0, 0, num_chains)
-    by_entry = jax.ops.segment_sum(made, jnp.maximum(entries, 0), data.element_of.size)
-    return update_tallies(tallies, by_entry[data.traits.entry_of], counts.accepted, counts.invalid)
+    kernel: Kernel, data: KernelData, state: SuperchainState, entries: Array, counts: Counts
+) -> tuple[Tallies, Tallies]:
+    """Count the steps of an epoch, per component and per entry."""
+    made = jnp.where(entries < 0, 0, state.chains.log_terms.shape[-1])
+    selected = jax.ops.segment_sum(made, jnp.maximum(entries, 0), kernel.num_entries)
+    by_slot = (selected[data.traits.entry_of], counts.accepted, counts.invalid)
+
+    def gather(numbers: Array, size: int) -> list[Array]:
+        if size == kernel.num_slots:  # then they are the slots
+            return list(by_slot)
+        return [jax.ops.segment_sum(count, numbers, size) for count in by_slot]
+
+    return (
+        update_tallies(state.tallies, *gather(data.traits.component_of, kernel.num_components)),
+        update_tallies(state.entry_tallies, *gather(data.traits.entry_of, kernel.num_entries)),
+    )
 
 
 def all_outputs(spec: EngineSpec, chains: Chains) -> Array:

@@ -13,13 +13,30 @@ from adlmh_jax.graph.alignment import (
 from adlmh_jax.graph.comparison import begins_with
 from adlmh_jax.graph.constants import are_equal, stack, to_bytes
 from adlmh_jax.graph.digest import digest_computation, digest_data
+from adlmh_jax.graph.elimination import (
+    Elimination,
+    Scope,
+    Stack,
+    Table,
+    Variable,
+    pick,
+    plan_elimination,
+    take,
+)
 from adlmh_jax.graph.fragments import Cutter
 from adlmh_jax.graph.gamma import threefry
 from adlmh_jax.graph.graph import Graph, trace_graph
 from adlmh_jax.graph.layout import Layout, Rows, Slot, make_layout, read_rows, take_rows, write_rows
 from adlmh_jax.graph.operations import Code, Fragment, Operation, run_at_each
 from adlmh_jax.graph.probing import Probe, find_offender
-from adlmh_jax.graph.randomness import KEY_WORDS, Noise, fixed_key, key_struct, noise_sources
+from adlmh_jax.graph.randomness import (
+    KEY_WORDS,
+    MAX_BULK_WORDS,
+    Noise,
+    fixed_key,
+    key_struct,
+    noise_sources,
+)
 from adlmh_jax.graph.slicing import Demand, Slicer, add_input
 
 __all__ = [
@@ -28,16 +45,22 @@ __all__ = [
     "Code",
     "Cutter",
     "Demand",
+    "Elimination",
     "Fragment",
     "Graph",
     "KEY_WORDS",
+    "MAX_BULK_WORDS",
     "Layout",
     "Noise",
     "Operation",
     "Probe",
     "Rows",
+    "Scope",
     "Slicer",
     "Slot",
+    "Stack",
+    "Table",
+    "Variable",
     "add_input",
     "align",
     "are_equal",
@@ -52,11 +75,14 @@ __all__ = [
     "key_struct",
     "make_layout",
     "noise_sources",
+    "pick",
+    "plan_elimination",
     "read_rows",
     "reduce_to_elements",
     "run_at_each",
     "spread_to_term",
     "stack",
+    "take",
     "take_rows",
     "threefry",
     "to_bytes",

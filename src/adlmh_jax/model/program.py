@@ -289,9 +289,9 @@ class Program:
         probes = []
         for site in self.sites.sites:
             if self.is_block(site.name):
-                axes = zip(self.touches[site.name].terms, self.term_axes(site.name), strict=True)
+                axes = self.axes_by_term(site.name)
                 ends = [(0,) * len(site.batch_shape), tuple(n - 1 for n in site.batch_shape)]
-                probes.append(Probe(site.name, dict(axes), ends))
+                probes.append(Probe(site.name, axes, ends))
         offender = find_offender(self._terms_at, draws, probes)
         if offender is not None:
             raise errors.wrong_analysis(*offender)
@@ -310,11 +310,10 @@ class Program:
         traced = trace_program(self.call, self.sites, proposals)
         return replace(self, traced=traced, proposals=proposals)
 
-    def term_axes(self, name: str) -> tuple[tuple[int, ...], ...]:
+    def axes_by_term(self, name: str) -> dict[str, tuple[int, ...]]:
         """Return which axes of each touched term carry the site's batch axes."""
         terms = {term: self.traced.terms[term] for term in self.touches[name].terms}
-        axes = axes_of_terms(self._alignments[name], terms)
-        return tuple(axes[term] for term in terms)
+        return axes_of_terms(self._alignments[name], terms)
 
 
 def _widened(array: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from adlmh_jax.model.staging import stage
 from adlmh_jax.model.supports import Support, bounds_of, describe_support
 from adlmh_jax.types import Array
 
-MAX_CANDIDATES = 256  # a support with more values is not enumerated
+MAX_CANDIDATES = 1024  # a support with more values is not enumerated
 
 
 @dataclass(frozen=True)

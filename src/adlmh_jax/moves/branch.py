@@ -1,12 +1,13 @@
 """What one step must compute when it moves one site, cut out of the model's graph."""
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_sources
 from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.elements import Element
+from adlmh_jax.moves.factors import Joint
 from adlmh_jax.moves.rolling import RolledReads, RunFinder, cut_terms
 from adlmh_jax.proposals import PRIOR, Variant
 
@@ -105,6 +106,8 @@ class Branch:
         For a block: which axes of each term carry the site's batch axes.
     at
         For a branch of one element: where it is. None if whole sites are read.
+    joint
+        For a move that sums other sites out: how. None for a move of one site.
     """
 
     site: Site
@@ -122,6 +125,14 @@ class Branch:
     own_term: int
     term_axes: tuple[tuple[int, ...], ...]
     at: At | None = None
+    joint: Joint | None = None
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """Which of the reads may have new values after the move."""
+        if self.joint:
+            return self.joint.moved
+        return (0, *(redraw.read for redraw in self.redraws))
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,8 @@ class Cut:
         What is touched: name and shape; of a run, those of its first term and of all.
     constants, literals
         Values, by number, and which of them are numbers in the model's text.
+    moved_names
+        The moved site; where others are summed out, the first site of each run of them too.
     """
 
     branch: Branch
@@ -146,6 +159,7 @@ class Cut:
     outputs: tuple[tuple[str, tuple[int, ...]], ...]
     constants: dict[int, Any]
     literals: frozenset[int]
+    moved_names: tuple[str, ...]
 
     @property
     def signature(self) -> Hashable:
@@ -180,7 +194,7 @@ def cut_branch(
     """
     traced = element.traced if element else traced
     graph = traced.graph
-    wanted = _proposal(traced, name, variant)
+    wanted = proposal_numbers(traced, name, variant)
     noise = _noise(traced, touches, name, wanted, element.noise if element else frozenset())
     given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
     if element:
@@ -206,8 +220,8 @@ def cut_branch(
     redraw_cuts = [[cutter.cut([table[other]]) for table in tables] for other in touches.redraws]
     for other in touches.redraws:
         cutter.number(traced.values[other])
-    reads, read_names = _reads(traced, sites, cutter, rolled, element)
-    key_start = _end(noise)
+    reads, read_names = find_reads(traced, sites, cutter, rolled, element)
+    key_start = end_of(noise)
     branch = Branch(
         site=element.site if element else sites[name],
         variant=variant,
@@ -228,7 +242,7 @@ def cut_branch(
         term_axes=term_axes,
         at=_at(element, cutter) if element else None,
     )
-    constants, literals = _constants(cutter, rolled)
+    constants, literals = all_constants(cutter, rolled)
     return Cut(
         branch=branch,
         read_names=read_names,
@@ -236,6 +250,7 @@ def cut_branch(
         outputs=tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs),
         constants=constants,
         literals=literals,
+        moved_names=(name,),
     )
 
 
@@ -246,12 +261,12 @@ def _noise(
     graph = traced.graph
     noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
     for other in touches.redraws:
-        start = _end(noise)
+        start = end_of(noise)
         noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
     return noise
 
 
-def _constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
+def all_constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
     """Return all constants by number, and which of them are numbers in the model's text."""
     graph = cutter.graph
     constants = {n: graph.constants[value] for n, value in cutter.constants.items()}
@@ -269,15 +284,16 @@ def _at(element: Element, cutter: Cutter) -> At:
     )
 
 
-def _reads(
+def find_reads(
     traced: Traced,
     sites: SiteTable,
     cutter: Cutter,
     rolled: RolledReads,
-    element: Element | None,
+    element: Element | None = None,
+    left_out: Collection[str] = (),
 ) -> tuple[tuple[Read, ...], tuple[str, ...]]:
     """Return what the fragments read, and the name of the first site of each."""
-    site_of = {number: name for name, number in traced.values.items()}
+    site_of = {n: name for name, n in traced.values.items() if name not in left_out}
     parts = element.reads if element else {}
     reads: list[Read] = []
     names: list[str] = []
@@ -297,12 +313,12 @@ def _reads(
     return tuple(reads), tuple(names)
 
 
-def _end(noise: dict[int, Noise]) -> int:
+def end_of(noise: dict[int, Noise]) -> int:
     """Return the number of the word after those of the noise."""
     return ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
 
 
-def _proposal(traced: Traced, name: str, variant: Variant) -> list[int]:
+def proposal_numbers(traced: Traced, name: str, variant: Variant) -> list[int]:
     """Return the numbers of the proposed value and of its log q ratio, if it has one."""
     if variant.candidates:
         return []
@@ -330,5 +346,6 @@ def _signature(branch: Branch, constants: dict) -> Hashable:
         branch.own_term,
         branch.term_axes,
         branch.at,
+        branch.joint.signature() if branch.joint else None,
         tuple((number, v.shape, str(v.dtype)) for number, v in constants.items()),
     )

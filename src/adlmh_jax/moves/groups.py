@@ -45,7 +45,8 @@ class Group:
 class GroupData:
     """The arrays of a group: where its members read and write, and their constants.
 
-    A pytree, so that data enter compiled code as arguments.
+    A pytree, so that data enter compiled code as arguments. Slots are those of the first element;
+    components, ``[members, moved values]``, those of the first site of each moved value.
     """
 
     read_offsets: Array
@@ -53,6 +54,7 @@ class GroupData:
     output_offsets: Array
     output_starts: Array
     first_components: Array
+    first_slots: Array
     shared: tuple[Array, ...]
     stacked: tuple[Array, ...]
 
@@ -65,6 +67,7 @@ jax.tree_util.register_dataclass(
         "output_offsets",
         "output_starts",
         "first_components",
+        "first_slots",
         "shared",
         "stacked",
     ],
@@ -73,20 +76,32 @@ jax.tree_util.register_dataclass(
 
 
 def make_groups(
-    cuts: list[Cut], sites: SiteTable, latent: Layout, terms: Layout, outputs: Layout
+    cuts: list[Cut],
+    slots: list[int],
+    sites: SiteTable,
+    layouts: tuple[Layout, Layout, Layout],
 ) -> tuple[list[Group], list[GroupData], list[tuple[int, int]]]:
-    """Group equal branches; return groups, their arrays, and (group, member) of each cut."""
-    grouped: dict[tuple, list[Cut]] = {}
+    """Group equal branches; return groups, their arrays, and (group, member) of each cut.
+
+    Parameters
+    ----------
+    cuts, slots
+        The branches, and the first slot of each.
+    sites, layouts
+        Where sites, terms and outputs live.
+    """
+    grouped: dict[tuple, list[tuple[Cut, int]]] = {}
+    outputs = layouts[2]
     keys = [(cut.signature, *_scored_shapes(cut, outputs)) for cut in cuts]
     order = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     places = []
-    for key, cut in zip(keys, cuts, strict=True):
+    for key, cut, slot in zip(keys, cuts, slots, strict=True):
         members = grouped.setdefault(key, [])
         places.append((order[key], len(members)))
-        members.append(cut)
-    groups = [_make_group(key, members) for key, members in grouped.items()]
+        members.append((cut, slot))
+    groups = [_make_group(key, [cut for cut, _ in members]) for key, members in grouped.items()]
     data = [
-        _make_data(group, members, sites, latent, terms, outputs)
+        _make_data(group, members, sites, layouts)
         for group, members in zip(groups, grouped.values(), strict=True)
     ]
     return groups, data, places
@@ -110,19 +125,19 @@ def _make_group(key: tuple, members: list[Cut]) -> Group:
 
 def _make_data(
     group: Group,
-    members: list[Cut],
+    placed: list[tuple[Cut, int]],
     sites: SiteTable,
-    latent: Layout,
-    terms: Layout,
-    outputs: Layout,
+    layouts: tuple[Layout, Layout, Layout],
 ) -> GroupData:
-    first = sites.first_components
+    latent, terms, outputs = layouts
+    first, members = sites.first_components, [cut for cut, _ in placed]
     return GroupData(
         read_offsets=_table([[latent[n].offset for n in cut.read_names] for cut in members]),
         term_offsets=_table([[terms[n].offset for n, _ in cut.terms] for cut in members]),
         output_offsets=_table([[outputs[n].offset for n, _ in cut.outputs] for cut in members]),
         output_starts=_table([[outputs.starts[n] for n, _ in cut.outputs] for cut in members]),
-        first_components=as_array([first[cut.branch.site.name] for cut in members], np.int32),
+        first_components=_table([[first[name] for name in cut.moved_names] for cut in members]),
+        first_slots=as_array([slot for _, slot in placed], np.int32),
         shared=tuple(members[0].constants[number] for number in group.shared),
         stacked=tuple(
             stack([cut.constants[number] for cut in members]) for number in group.stacked

@@ -50,7 +50,7 @@ def metropolis(
     log_p_ratio = scope.reduce(
         [after - term for after, term in zip(log_terms, before.log_terms, strict=True)]
     )
-    log_q = _log_q_ratio(branch, given_ratio, old, new, before.log_terms, log_terms)
+    log_q = log_q_ratio(branch, given_ratio, old, new, before.log_terms, log_terms)
     log_ratio = log_p_ratio + scope.of_moved(log_q) + redraw_ratio
     # A NaN is never accepted, nor is an infinite density, from which no chain would come back.
     is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
@@ -69,7 +69,7 @@ def metropolis(
     )
 
 
-def _log_q_ratio(
+def log_q_ratio(
     branch: Branch,
     given_ratio: Sequence[Array],
     old: Mapping[int, Any],

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from adlmh_jax.moves.branch import Branch
+from adlmh_jax.moves.collapse import collapse
 from adlmh_jax.moves.gibbs import gibbs
 from adlmh_jax.moves.metropolis import Accept, accept_by_ratio, metropolis
 from adlmh_jax.moves.scope import Before, Block, Moved, Scope, SingleElement
@@ -21,10 +22,12 @@ def move_one(
     element: Array,
     accept: Accept = accept_by_ratio,
 ) -> Moved:
-    """Move one element of the branch's site, or all of them if the branch is a block."""
+    """Move one element of the branch's site, or all of them if it is a block; others with it."""
     known = bind(branch, constants, scale, words, before.reads)
     is_block = branch.variant.is_block
     scope: Scope = Block(branch, words) if is_block else SingleElement(branch, words, element)
+    if branch.joint:
+        return collapse(branch, known, before, scope, words, accept)
     if branch.variant.candidates:
         return gibbs(branch, known, before, scope)
     return metropolis(branch, known, before, scope, accept)

@@ -96,7 +96,7 @@ class RunFinder:
         """Find the runs among terms that are in the order of their rows."""
         runs: list[list[LoneTerm]] = []
         step: tuple[bool, ...] | None = None  # how the last run goes on
-        for term in map(self._cut_alone, names if len(names) >= MIN_RUN else ()):
+        for term in map(self.cut_alone, names if len(names) >= MIN_RUN else ()):
             goes_on = self._step(runs[-1][-1], term) if runs else None
             if goes_on is not None and step in (None, goes_on):
                 runs[-1].append(term)
@@ -106,7 +106,7 @@ class RunFinder:
                 step = None
         return [run for run in runs if len(run) >= MIN_RUN]
 
-    def _cut_alone(self, name: str) -> LoneTerm:
+    def cut_alone(self, name: str) -> LoneTerm:
         """Cut out a term on its own."""
         cutter = Cutter(self.graph, dict.fromkeys(self.values.values(), "value"))
         fragment = cutter.cut([self.terms[name]])
@@ -119,18 +119,30 @@ class RunFinder:
 
         None if the two are no run.
         """
-        names = (term.name, next_term.name)
-        if self.moved in names or not self._is_alike(term, next_term):
-            return None
-        if not _is_next(*(self.term_layout[name] for name in names)):
+        if not self.are_neighbours(term, next_term):
             return None
         moves_on = []
         for before, after in zip(term.reads.values(), next_term.reads.values(), strict=True):
-            is_next = _is_next(self.latent_layout[before], self.latent_layout[after])
-            if before != after and (not is_next or self.moved in (before, after)):
+            goes_on = self.step_of(before, after)
+            if goes_on is None:
                 return None
-            moves_on.append(is_next)
+            moves_on.append(goes_on)
         return tuple(moves_on)
+
+    def are_neighbours(self, term: LoneTerm, next_term: LoneTerm) -> bool:
+        """Whether two terms compute the same at consecutive places."""
+        names = (term.name, next_term.name)
+        if self.moved in names or not self._is_alike(term, next_term):
+            return False
+        return is_next(*(self.term_layout[name] for name in names))
+
+    def step_of(self, before: str, after: str) -> bool | None:
+        """Return whether a read moves on to the next site; None if it goes elsewhere."""
+        if before == after:
+            return False
+        if self.moved in (before, after):
+            return None
+        return True if is_next(self.latent_layout[before], self.latent_layout[after]) else None
 
     def _is_alike(self, first: LoneTerm, second: LoneTerm) -> bool:
         """Whether two terms are the same computation of values of the same shapes."""
@@ -144,7 +156,7 @@ class RunFinder:
         return same_code and shapes(first) == shapes(second)
 
 
-def _is_next(first: Slot, second: Slot) -> bool:
+def is_next(first: Slot, second: Slot) -> bool:
     """Whether the rows of the second array follow those of the first."""
     is_alike = (first.bank, first.shape) == (second.bank, second.shape)
     return is_alike and second.offset == first.offset + first.size
@@ -181,7 +193,20 @@ def roll(
             found.sites[number] = (site, len(run))
         numbers.append(number)
         is_mapped.append(not is_fixed)
-    for body_number in first.constants:
+    for number, is_own in gather_constants(graph, run, cutter, found):
+        numbers.append(number)
+        is_mapped.append(is_own)
+    body_inputs = (*first.reads, *first.constants)
+    outputs = (cutter.new_number(),)
+    return RolledNode(first.fragment, body_inputs, tuple(is_mapped), tuple(numbers), outputs)
+
+
+def gather_constants(
+    graph: Graph, run: Sequence[LoneTerm], cutter: Cutter, found: RolledReads
+) -> list[tuple[int, bool]]:
+    """Return numbers for the constants of a run, and whether each of its terms has its own."""
+    numbers = []
+    for body_number in run[0].constants:
         sources = [term.constants[body_number] for term in run]
         values = [graph.constants[source] for source in sources]
         is_fixed = all(are_equal(values[0], other) for other in values[1:])
@@ -189,11 +214,8 @@ def roll(
         found.constants[number] = values[0] if is_fixed else stack(values)
         if is_fixed and all(source in graph.literals for source in sources):
             found.literals.add(number)
-        numbers.append(number)
-        is_mapped.append(not is_fixed)
-    body_inputs = (*first.reads, *first.constants)
-    outputs = (cutter.new_number(),)
-    return RolledNode(first.fragment, body_inputs, tuple(is_mapped), tuple(numbers), outputs)
+        numbers.append((number, not is_fixed))
+    return numbers
 
 
 def cut_terms(

@@ -81,6 +81,10 @@ class SingleElement:
         """Sum all terms."""
         return sum((jnp.sum(term) for term in terms), start=jnp.zeros(()))
 
+    def total(self, parts: Sequence[Array]) -> Array:
+        """Sum numbers, whatever elements they belong to."""
+        return self.reduce(parts)
+
     def of_moved(self, per_element: Array) -> Array:
         """Return the number that belongs to the moved element."""
         return per_element.reshape(-1)[self.element]
@@ -97,17 +101,21 @@ class SingleElement:
         """Score candidates side by side: there is one number for each."""
         return jax.vmap(score)(candidates)
 
+    def choose(
+        self, is_accepted: Array, new: Sequence[Array], old: Sequence[Array]
+    ) -> tuple[Array, ...]:
+        """Take all that is new, or nothing."""
+        return tuple(jnp.where(is_accepted, n, o) for n, o in zip(new, old, strict=True))
+
+    choose_values = choose_terms = choose
+
     def settle(self, proposed: Proposed, before: Before, is_accepted: Array) -> tuple:
         """Take all that was proposed, or nothing: values, terms and outputs."""
-
-        def choose(new: Sequence[Array], old: Sequence[Array]) -> tuple[Array, ...]:
-            return tuple(jnp.where(is_accepted, n, o) for n, o in zip(new, old, strict=True))
-
-        old_values = [before.reads[0], *(before.reads[r.read] for r in self.branch.redraws)]
+        old_values = [before.reads[index] for index in self.branch.moved]
         return (
-            choose(proposed.values, old_values),
-            choose(proposed.log_terms, before.log_terms),
-            choose(self.branch.outputs.run(proposed.known), before.outputs),
+            self.choose(is_accepted, proposed.values, old_values),
+            self.choose(is_accepted, proposed.log_terms, before.log_terms),
+            self.choose(is_accepted, self.branch.outputs.run(proposed.known), before.outputs),
         )
 
 
@@ -140,6 +148,10 @@ class Block:
             start=jnp.zeros(shape),
         )
 
+    def total(self, parts: Sequence[Array]) -> Array:
+        """Sum numbers of the same element."""
+        return sum(parts, start=jnp.zeros(self.branch.site.batch_shape))
+
     def of_moved(self, per_element: Array) -> Array:
         """Return the numbers of all elements."""
         return per_element
@@ -161,19 +173,29 @@ class Block:
         """Score candidates in turn: each is as large as the block."""
         return jax.lax.map(score, candidates)
 
+    def choose_values(
+        self, is_accepted: Array, new: Sequence[Array], old: Sequence[Array]
+    ) -> tuple[Array, ...]:
+        """Take the elements that are accepted."""
+        wide = is_accepted.reshape(is_accepted.shape + (1,) * len(self.branch.site.event_shape))
+        return tuple(jnp.where(wide, n, o) for n, o in zip(new, old, strict=True))
+
+    def choose_terms(
+        self, is_accepted: Array, new: Sequence[Array], old: Sequence[Array]
+    ) -> tuple[Array, ...]:
+        """Take the terms of the elements that are accepted."""
+        return tuple(
+            jnp.where(spread_to_term(is_accepted, axes, n.shape), n, o)
+            for axes, n, o in zip(self.branch.term_axes, new, old, strict=True)
+        )
+
     def settle(self, proposed: Proposed, before: Before, is_accepted: Array) -> tuple:
         """Take the accepted elements, with their terms, and compute the outputs there."""
         branch = self.branch
-        wide = is_accepted.reshape(is_accepted.shape + (1,) * len(branch.site.event_shape))
-        value = jnp.where(wide, proposed.values[0], before.reads[0])
-        terms = tuple(
-            jnp.where(spread_to_term(is_accepted, axes, new.shape), new, old)
-            for axes, new, old in zip(
-                branch.term_axes, proposed.log_terms, before.log_terms, strict=True
-            )
-        )
-        outputs = branch.outputs.run({**proposed.known, branch.reads[0].number: value})
-        return (value,), terms, tuple(outputs)
+        values = self.choose_values(is_accepted, proposed.values, before.reads[:1])
+        terms = self.choose_terms(is_accepted, proposed.log_terms, before.log_terms)
+        outputs = branch.outputs.run({**proposed.known, branch.reads[0].number: values[0]})
+        return values, terms, tuple(outputs)
 
 
 Scope = SingleElement | Block

@@ -1,17 +1,18 @@
 """The moves of a program as code and arrays: which branch moves which entry of the schedule."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from adlmh_jax.graph import align
-from adlmh_jax.model import Program, element_names, find_completed
+from adlmh_jax.model import Program, Site, SiteTable, element_names, find_completed
 from adlmh_jax.moves.branch import Cut, cut_branch
 from adlmh_jax.moves.elements import Element, view_element
 from adlmh_jax.moves.groups import Group, GroupData, make_groups
-from adlmh_jax.proposals import SitePlan, Traits, Variant
+from adlmh_jax.moves.joint import cut_joint
+from adlmh_jax.proposals import Plan, Traits, Variant
 from adlmh_jax.types import Array, as_array, float_type
 
 Place = tuple[int, int]  # (group, member)
@@ -28,6 +29,7 @@ class Kernel:
     groups: tuple[Group, ...]
     num_entries: int
     num_components: int
+    num_slots: int
     num_outputs: int
     num_words: int
     signature: Hashable = field(repr=False)
@@ -70,16 +72,28 @@ class KernelData(NamedTuple):
     traits: Traits
 
 
-def build_kernel(program: Program, plans: Mapping[str, SitePlan]) -> tuple[Kernel, KernelData]:
+def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     """Return the `Kernel` of a program, whose sites move as planned, and its `KernelData`."""
-    functions = {key: f for plan in plans.values() for key, f in plan.functions.items()}
-    program = program.with_proposals(functions)
-    cuts = {
-        (name, number): _cut_variant(program, name, variant)
-        for name, plan in plans.items()
-        for number, variant in enumerate(plan.variants)
-    }
-    return _assemble(program, plans, cuts)
+    program = program.with_proposals(plan.functions)
+    singles = [
+        EntryPlan(
+            site=program.sites[name],
+            cuts=tuple(_cut_variant(program, name, variant) for variant in site_plan.variants),
+            second_share=site_plan.second_share,
+        )
+        for name, site_plan in plan.sites.items()
+        if site_plan.variants
+    ]
+    joint = [
+        EntryPlan(
+            site=program.sites[joint_plan.mover] if joint_plan.mover else None,
+            cuts=tuple(cut_joint(program, joint_plan, v) for v in joint_plan.variants),
+            second_share=joint_plan.second_share,
+            summed=joint_plan.summed,
+        )
+        for joint_plan in plan.joint
+    ]
+    return _assemble(program, [*singles, *joint])
 
 
 def build_start(program: Program) -> tuple[Kernel, KernelData]:
@@ -88,15 +102,61 @@ def build_start(program: Program) -> tuple[Kernel, KernelData]:
     Its branches score what is complete when a site is drawn; each entry is a whole site.
     """
     completed = find_completed(program.traced, program.sites)
-    plan = SitePlan((Variant(is_block=True),))
     layouts = (program.latent_layout, program.term_layout)
-    cuts = {
-        (name, 0): cut_branch(
-            program.traced, program.sites, layouts, completed[name], name, Variant()
+    plans = []
+    for site in program.sites.sites:
+        cut = cut_branch(
+            program.traced, program.sites, layouts, completed[site.name], site.name, Variant()
         )
-        for name in program.sites.names
-    }
-    return _assemble(program, dict.fromkeys(program.sites.names, plan), cuts)
+        plans.append(EntryPlan(site=site, cuts=(cut,), is_whole=True))
+    return _assemble(program, plans)
+
+
+@dataclass(frozen=True)
+class EntryPlan:
+    """The entries of one site, or of one site with others summed out.
+
+    Attributes
+    ----------
+    site
+        The site that moves; None if the summed ones alone are drawn.
+    cuts
+        The branch of each variant.
+    second_share
+        Probability of the second variant.
+    summed
+        The sites that are summed out.
+    is_whole
+        Whether there is one entry, though elements are not decided upon on their own.
+    """
+
+    site: Site | None
+    cuts: tuple[Cut, ...]
+    second_share: float = 0.0
+    summed: tuple[str, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one entry for all elements of the site."""
+        return self.is_whole or self.site is None or self.cuts[0].branch.variant.is_block
+
+    @property
+    def num_entries(self) -> int:
+        """Number of entries."""
+        return 1 if self.is_one or self.site is None else self.site.num_components
+
+    def components(self, sites: SiteTable) -> list[list[int]]:
+        """Return the components that each entry moves, the moved site's first."""
+        first = sites.first_components
+        summed = [
+            first[name] + i for name in self.summed for i in range(sites[name].num_components)
+        ]
+        if self.site is None:
+            return [summed]
+        start = first[self.site.name]
+        own = range(start, start + self.site.num_components)
+        return [[*own, *summed]] if self.is_one else [[number, *summed] for number in own]
 
 
 def _cut_variant(program: Program, name: str, variant: Variant) -> Cut:
@@ -107,7 +167,7 @@ def _cut_variant(program: Program, name: str, variant: Variant) -> Cut:
         program.touches[name],
         name,
         variant,
-        term_axes=program.term_axes(name) if variant.is_block else (),
+        term_axes=tuple(program.axes_by_term(name).values()) if variant.is_block else (),
         element=_element(program, name, variant),
     )
 
@@ -121,30 +181,30 @@ def _element(program: Program, name: str, variant: Variant) -> Element | None:
     return view_element(traced, site, touches, alignments, variant.proposal)
 
 
-def _assemble(
-    program: Program, plans: Mapping[str, SitePlan], cuts: Mapping[tuple[str, int], Cut]
-) -> tuple[Kernel, KernelData]:
+def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, KernelData]:
     """Group equal branches, and lay out which of them moves which entry."""
+    sites = program.sites
+    by_entry = [plan.components(sites) for plan in plans]  # components of each entry of each plan
+    starts = np.cumsum([0, *(sum(map(len, entries)) for entries in by_entry)])
     layouts = (program.latent_layout, program.term_layout, program.output_layout)
-    groups, group_data, found = make_groups(list(cuts.values()), program.sites, *layouts)
-    places = dict(zip(cuts, found, strict=True))
+    cuts = [cut for plan in plans for cut in plan.cuts]
+    slots = [int(start) for plan, start in zip(plans, starts, strict=False) for _ in plan.cuts]
+    groups, group_data, found = make_groups(cuts, slots, sites, layouts)
+    places = iter(found)
     columns: list[tuple[Place, Place]] = []
-    elements: list[int] = []
-    entry_of: list[int] = []
-    dimensions, scaled, shares = [], [], []
-    for site in program.sites.sites:
-        plan = plans[site.name]
-        first, last = places[site.name, 0], places[site.name, len(plan.variants) - 1]
-        num_entries = 1 if plan.is_block else site.num_components
-        each = 0 if plan.is_block else 1
-        entry_of.extend(len(columns) + each * i for i in range(site.num_components))
-        columns.extend([(first, last)] * num_entries)
-        elements.extend(range(num_entries))
-        dimensions.extend([site.event_size] * site.num_components)
-        has_scale = [groups[group].branch.scale is not None for group, _ in (first, last)]
-        scaled.extend([has_scale.index(True) if any(has_scale) else -1] * num_entries)
-        shares.extend([plan.second_share] * num_entries)
+    elements, entry_of, component_of, scaled, shares = [], [], [], [], []
+    for plan, entries in zip(plans, by_entry, strict=True):
+        own = [next(places) for _ in plan.cuts]
+        has_scale = [groups[group].branch.scale is not None for group, _ in (own[0], own[-1])]
+        for element, components in enumerate(entries):
+            entry_of.extend([len(columns)] * len(components))
+            component_of.extend(components)
+            columns.append((own[0], own[-1]))
+            elements.append(element)
+        scaled.extend([has_scale.index(True) if any(has_scale) else -1] * len(entries))
+        shares.extend([plan.second_share] * len(entries))
     table = np.array(columns, np.int32)  # [M, variant, (group, member)]
+    sizes = np.array([site.event_size for site in sites.sites])[np.array(sites.site_of)]
     data = KernelData(
         groups=tuple(group_data),
         group_of=as_array(table[:, :, 0].T),
@@ -152,20 +212,24 @@ def _assemble(
         element_of=as_array(elements, np.int32),
         traits=Traits(
             entry_of=as_array(entry_of, np.int32),
-            dimension=as_array(dimensions, float_type()),
+            component_of=as_array(component_of, np.int32),
+            dimension=as_array(sizes[np.array(component_of)], float_type()),
             scaled_variant=as_array(scaled, np.int32),
             given_share=as_array(shares, float_type()),
         ),
     )
-    return _make_kernel(program, groups, len(columns)), data
+    return _make_kernel(program, groups, len(columns), len(entry_of)), data
 
 
-def _make_kernel(program: Program, groups: Sequence[Group], num_entries: int) -> Kernel:
+def _make_kernel(
+    program: Program, groups: Sequence[Group], num_entries: int, num_slots: int
+) -> Kernel:
     num_outputs = program.output_layout.num_scalars
     signature = (
         tuple(group.signature for group in groups),
         num_entries,
         program.num_components,
+        num_slots,
         num_outputs,
         tuple(program.latent_layout.bank_sizes.items()),
         program.term_layout.num_scalars,
@@ -175,17 +239,34 @@ def _make_kernel(program: Program, groups: Sequence[Group], num_entries: int) ->
         groups=tuple(groups),
         num_entries=num_entries,
         num_components=program.num_components,
+        num_slots=num_slots,
         num_outputs=num_outputs,
         num_words=max(group.branch.num_words for group in groups),
         signature=signature,
     )
 
 
-def name_entries(program: Program, plans: Mapping[str, SitePlan]) -> dict[str, list[str]]:
-    """Return names of the entries of each site: components, or a block such as ``z[:]``."""
-    return {
-        site.name: [f"{site.name}[:]"]
-        if plans[site.name].is_block
-        else element_names(site.name, site.batch_shape)
-        for site in program.sites.sites
-    }
+def name_entries(program: Program, plan: Plan) -> list[tuple[str, str]]:
+    """Return the site that each entry belongs to, and its name.
+
+    It is a component, a block such as ``z[:]``, or one of them with others summed out; entries that
+    draw several sites at once belong to the first of them.
+    """
+    names = []
+    for site in program.sites.sites:
+        if plan.sites[site.name].variants:
+            own = _own_names(site, plan.sites[site.name].is_block)
+            names += [(site.name, name) for name in own]
+    for joint in plan.joint:
+        summed = ", ".join(joint.summed if len(joint.summed) <= 2 else joint.summed[:1])
+        summed += f" … {joint.summed[-1]}" if len(joint.summed) > 2 else ""
+        if joint.mover:
+            own = _own_names(program.sites[joint.mover], joint.is_block)
+            names += [(joint.mover, f"{name} ({summed} summed out)") for name in own]
+        else:
+            names.append((joint.summed[0], f"{summed} (at once)"))
+    return names
+
+
+def _own_names(site: Site, is_block: bool) -> list[str]:
+    return [f"{site.name}[:]"] if is_block else element_names(site.name, site.batch_shape)

@@ -1,6 +1,16 @@
 """How a new value of a component is proposed, and what "auto" chooses."""
 
-from adlmh_jax.proposals.base import PRIOR, Mixture, Proposal, SitePlan, Variant, mixture
+from adlmh_jax.proposals.base import (
+    PRIOR,
+    JointPlan,
+    Mixture,
+    Plan,
+    Proposal,
+    SitePlan,
+    Variant,
+    mixture,
+)
+from adlmh_jax.proposals.collapse import collapse
 from adlmh_jax.proposals.custom import custom
 from adlmh_jax.proposals.gibbs import gibbs
 from adlmh_jax.proposals.plan import Chosen, foresee_functions, plan_sites, walk_or_draw
@@ -11,13 +21,16 @@ from adlmh_jax.proposals.tuning import Evidence, Traits, Tuning, init_tuning, tu
 __all__ = [
     "Chosen",
     "Evidence",
+    "JointPlan",
     "Mixture",
     "PRIOR",
+    "Plan",
     "Proposal",
     "SitePlan",
     "Traits",
     "Tuning",
     "Variant",
+    "collapse",
     "custom",
     "foresee_functions",
     "gibbs",

@@ -5,7 +5,7 @@ proposal gives a new value and one number, log q(x | x') - log q(x' | x); it nev
 rejects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from adlmh_jax.model import Program, Proposals, Propose, Site
@@ -137,7 +137,7 @@ class SitePlan:
     Attributes
     ----------
     variants
-        One or two moves.
+        One or two moves; none if the site moves only together with others.
     functions
         The proposals to trace, by (site, number).
     second_share
@@ -154,4 +154,77 @@ class SitePlan:
     @property
     def is_block(self) -> bool:
         """Whether all elements move at once."""
+        return bool(self.variants) and self.variants[0].is_block
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """How several sites are moved at once: one moves, the others are summed out and drawn anew.
+
+    Attributes
+    ----------
+    summed
+        The sites that are summed out, in program order.
+    windows
+        For each of them the length of its window; 0 if its values are a finite list.
+    mover
+        The site that moves; empty if only the summed ones are drawn.
+    variants, functions, second_share
+        How it moves: as in `SitePlan`.
+    """
+
+    summed: tuple[str, ...]
+    windows: tuple[int, ...]
+    mover: str = ""
+    variants: tuple[Variant, ...] = (Variant(),)
+    functions: Proposals = field(default_factory=dict)
+    second_share: float = 0.0
+
+    @property
+    def is_block(self) -> bool:
+        """Whether each element of the moved site is decided upon on its own."""
         return self.variants[0].is_block
+
+    @property
+    def text(self) -> str:
+        """The plan for people."""
+        names = shorten(self.summed)
+        if self.mover:
+            return f"moves with {names} summed out"
+        return f"drawn with {names}" if len(self.summed) > 1 else f"drawn within {self.windows[0]}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the sites of a program are moved: each on its own, and some together."""
+
+    sites: dict[str, SitePlan]
+    joint: tuple[JointPlan, ...] = ()
+
+    @property
+    def functions(self) -> Proposals:
+        """The proposals to trace."""
+        single = [plan.functions for plan in self.sites.values()]
+        joint = [plan.functions for plan in self.joint]
+        return {key: f for functions in [*single, *joint] for key, f in functions.items()}
+
+    @property
+    def drawn_exactly(self) -> frozenset[str]:
+        """The sites that are drawn from their exact distribution together with what they meet."""
+        return frozenset(name for plan in self.joint for name in plan.summed)
+
+    def describe(self) -> dict[str, str]:
+        """Return in words how each site moves."""
+        texts = {}
+        for name, plan in self.sites.items():
+            ways = [plan.text] if plan.variants else []
+            ways += [j.text for j in self.joint if j.mover == name]
+            ways += [j.text for j in self.joint if not j.mover and name in j.summed]
+            texts[name] = "; ".join(ways) if ways else "held"
+        return texts
+
+
+def shorten(names: Sequence[str]) -> str:
+    """Return names as a short list."""
+    quoted = [f"`{name}`" for name in names]
+    return ", ".join(quoted) if len(names) <= 4 else f"{quoted[0]}, …, {quoted[-1]}"

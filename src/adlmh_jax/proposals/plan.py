@@ -1,11 +1,33 @@
 """What each site gets: the user's choice by name or glob, and what "auto" chooses for the rest."""
 
+import dataclasses
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from adlmh_jax.model import Program, Proposals, Site, SiteTable, listed
-from adlmh_jax.proposals.base import PRIOR, Mixture, Proposal, SitePlan, Variant
+from adlmh_jax.proposals.automatic import (
+    MAX_ELEMENTS,
+    find_clusters,
+    find_summed,
+    is_decided_by_element,
+)
+from adlmh_jax.proposals.base import (
+    PRIOR,
+    JointPlan,
+    Mixture,
+    Plan,
+    Proposal,
+    SitePlan,
+    Variant,
+)
+from adlmh_jax.proposals.collapse import (
+    WINDOW,
+    Collapse,
+    check_summed,
+    joint_plan,
+    match_summed,
+)
 from adlmh_jax.proposals.custom import custom
 from adlmh_jax.proposals.gibbs import gibbs
 from adlmh_jax.proposals.prior import prior
@@ -31,8 +53,11 @@ def walk_or_draw(site: Site) -> Proposal | Mixture:
 
 
 def plan_sites(
-    program: Program, proposals: Chosen = "auto", blocks: str = "auto"
-) -> dict[str, SitePlan]:
+    program: Program,
+    proposals: Chosen = "auto",
+    blocks: str = "auto",
+    held: Collection[str] = (),
+) -> Plan:
     """Decide how each site is moved.
 
     Parameters
@@ -42,14 +67,28 @@ def plan_sites(
     proposals
         ``"prior"``, ``"auto"``, or proposals by site name or glob; sites not named are ``"auto"``.
     blocks
-        ``"auto"`` moves conditionally independent elements together, ``"never"`` does not.
+        ``"auto"`` moves several choices at once where that is sound: conditionally independent
+        elements, and discrete choices that hang together. ``"never"`` does not.
+    held
+        Sites that are never moved, nor summed out.
     """
     if blocks not in ("auto", "never"):
         raise ValueError(f'`blocks` must be "auto" or "never", got {blocks!r}.')
     chosen = _choose(program.sites, proposals)
+    joint = _plan_asked(program, chosen, held)
+    if blocks == "auto":
+        automatic = [n for n in program.sites.names if n not in chosen and n not in held]
+        joint += _plan_automatic(program, automatic)
+    drawn_together = {name for plan in joint if not plan.mover for name in plan.summed}
     plans = {}
     for site in program.sites.sites:
         proposal = chosen.get(site.name)
+        if site.name in held:
+            plans[site.name] = SitePlan()
+            continue
+        if isinstance(proposal, Collapse) or site.name in drawn_together:
+            plans[site.name] = SitePlan(variants=())
+            continue
         if proposal is None:
             proposal = choose_automatically(site, program.can_enumerate(site.name))
         for part in proposal.parts:
@@ -57,7 +96,79 @@ def plan_sites(
         may_block = blocks == "auto" and all(part.is_elementwise for part in proposal.parts)
         is_block = may_block and program.is_block(site.name)
         plans[site.name] = _plan(site, proposal, is_block)
+    return Plan(plans, tuple(joint))
+
+
+def _plan_asked(
+    program: Program, chosen: Mapping[str, Any], held: Collection[str]
+) -> list[JointPlan]:
+    """Return the moves that sum out what the user asked for."""
+    plans = []
+    together: dict[Collapse, list[str]] = {}
+    for site in program.sites.sites:
+        proposal = chosen.get(site.name)
+        if not isinstance(proposal, Collapse) or site.name in held:
+            continue
+        if not proposal.summed:
+            together.setdefault(proposal, []).append(site.name)
+            continue
+        summed = match_summed(program, site.name, proposal.summed)
+        check_summed(program, site.name, summed, proposal.window)
+        if is_held := [name for name in summed if name in held]:
+            raise ValueError(f"{listed(is_held)} cannot be summed out: it is not to be moved.")
+        inner = proposal.proposal or _walk(site)
+        plans.append(_plan_mover(program, site, summed, inner, proposal.window))
+    for proposal, names in together.items():
+        check_summed(program, "", names, proposal.window)
+        plans.append(joint_plan(names, program, proposal.window))
     return plans
+
+
+def _plan_automatic(program: Program, names: Collection[str]) -> list[JointPlan]:
+    """Return what "auto" draws together, and the moves for which it sums others out."""
+    clusters = find_clusters(program, names)
+    plans = [joint_plan(cluster, program, WINDOW) for cluster in clusters if len(cluster) > 1]
+    in_clusters = {name for plan in plans for name in plan.summed}
+    for site in program.sites.sites:
+        is_walked = (
+            not choose_automatically(site, program.can_enumerate(site.name)).parts[0].is_gibbs
+        )
+        if site.name not in names or site.name in in_clusters or not is_walked:
+            continue
+        summed = find_summed(program, site, clusters)
+        if not summed:
+            continue
+        plan = _plan_mover(program, site, summed, _walk(site), WINDOW)
+        if plan.is_block or site.num_components <= MAX_ELEMENTS:
+            plans.append(plan)
+    return plans
+
+
+def _plan_mover(
+    program: Program,
+    site: Site,
+    summed: tuple[str, ...],
+    proposal: Proposal | Mixture,
+    window: int,
+) -> JointPlan:
+    """Return the plan of a move of one site with others summed out."""
+    is_elementwise = all(part.is_elementwise for part in proposal.parts)
+    is_block = is_elementwise and is_decided_by_element(program, site, summed)
+    plan = _plan(site, proposal, is_block)
+    return joint_plan(
+        summed,
+        program,
+        window,
+        mover=site.name,
+        variants=plan.variants,
+        functions=plan.functions,
+        second_share=plan.second_share,
+    )
+
+
+def _walk(site: Site) -> Proposal:
+    """Return how a site is proposed while others are summed out: a walk where there is one."""
+    return prior() if site.is_discrete and site.event_shape else random_walk()
 
 
 def foresee_functions(sites: SiteTable, proposals: Chosen = "auto") -> Proposals:
@@ -69,11 +180,13 @@ def foresee_functions(sites: SiteTable, proposals: Chosen = "auto") -> Proposals
     functions: dict = {}
     for site in sites.sites:
         proposal = chosen.get(site.name) or choose_automatically(site, bool(site.candidates))
+        if isinstance(proposal, Collapse):
+            proposal = proposal.proposal or (_walk(site) if proposal.summed else prior())
         functions |= _functions(site, proposal)
     return functions
 
 
-def _choose(sites: SiteTable, proposals: Chosen) -> dict[str, Proposal | Mixture]:
+def _choose(sites: SiteTable, proposals: Chosen) -> dict[str, Any]:
     """Return the proposals of the sites that have one without "auto"."""
     if not isinstance(proposals, str):
         return _by_site(sites, proposals)
@@ -85,17 +198,19 @@ def _choose(sites: SiteTable, proposals: Chosen) -> dict[str, Proposal | Mixture
     return dict.fromkeys(sites.names, prior()) if proposals == "prior" else {}
 
 
-def _by_site(sites: SiteTable, proposals: Mapping[str, Any]) -> dict[str, Proposal | Mixture]:
+def _by_site(sites: SiteTable, proposals: Mapping[str, Any]) -> dict[str, Any]:
     """Match names and globs: an exact name wins, then the last glob that matches."""
-    chosen: dict[str, Proposal | Mixture] = {}
+    chosen: dict[str, Any] = {}
     by_glob_first = sorted(proposals.items(), key=lambda item: item[0] in sites.names)
     for pattern, proposal in by_glob_first:
         if callable(proposal) and not isinstance(proposal, Proposal | Mixture):
             proposal = custom(proposal)
-        if not isinstance(proposal, Proposal | Mixture):
+        if isinstance(proposal, Collapse):
+            proposal = dataclasses.replace(proposal, group=pattern)
+        if not isinstance(proposal, Proposal | Mixture | Collapse):
             raise TypeError(
-                f"The proposal of `{pattern}` must be `prior()`, `gibbs()`, `random_walk()` or a "
-                f"function, got {proposal!r}."
+                f"The proposal of `{pattern}` must be `prior()`, `gibbs()`, `random_walk()`, "
+                f"`collapse(...)` or a function, got {proposal!r}."
             )
         is_name = pattern in sites.names
         names = [n for n in sites.names if n == pattern or fnmatch.fnmatchcase(n, pattern)]

@@ -18,14 +18,19 @@ MIN_MOVES = 32  # of a walk before it is judged: until then its scale is of no a
 
 
 class Traits(NamedTuple):
-    """What tuning must know of components and entries.
+    """What tuning must know of slots and entries.
+
+    A *slot* is a component as one entry moves it, L of them; those of an entry are next to each
+    other. Where no entry moves several sites, slots are components.
 
     Attributes
     ----------
     entry_of
-        Entry of each component, ``[N]``.
+        Entry of each slot, ``[L]``.
+    component_of
+        Component of each slot, ``[L]``.
     dimension
-        Numbers in one choice of each component, ``[N]``.
+        Numbers in one choice of each slot's component, ``[L]``.
     scaled_variant
         Which variant of each entry has a scale, ``[M]``; -1 for none.
     given_share
@@ -33,6 +38,7 @@ class Traits(NamedTuple):
     """
 
     entry_of: Array
+    component_of: Array
     dimension: Array
     scaled_variant: Array
     given_share: Array
@@ -44,9 +50,9 @@ class Tuning(NamedTuple):
     Attributes
     ----------
     log_scale
-        Logarithm of the scale of each component, ``[N]``.
+        Logarithm of the scale of each slot, ``[L]``.
     num_moves
-        Walks made with each component's scale, ``[N]``.
+        Walks made with each slot's scale, ``[L]``.
     second_share
         Probability of the second variant of each entry, ``[M]``; 0 where there is one.
     taken, tries
@@ -68,9 +74,9 @@ class Evidence(NamedTuple):
     entries, variants
         Of its steps, ``[E]``; entry -1 where no step was made.
     scaled
-        Accepted proposals that have a scale, over all chains, ``[N]``.
+        Accepted proposals that have a scale, over all chains, ``[L]``.
     taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, N]``.
+        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
     num_chains
         Chains of the superchain.
     """
@@ -84,8 +90,8 @@ class Evidence(NamedTuple):
 
 def init_tuning(traits: Traits) -> Tuning:
     """Start with scales of one and, where shares are learned, equal ones."""
-    num_components, num_entries = traits.entry_of.size, traits.given_share.size
-    zeros = jnp.zeros(num_components)
+    num_slots, num_entries = traits.entry_of.size, traits.given_share.size
+    zeros = jnp.zeros(num_slots)
     both = jnp.zeros((2, num_entries))
     return Tuning(
         log_scale=zeros,

@@ -40,7 +40,7 @@ def collect(
         program=engine.program,
         state=done.state,
         statistics=summarise(superchains.statistics),
-        proposals={name: plan.text for name, plan in engine.plans.items()},
+        proposals=engine.moves.describe(),
         seed=seed,
         seconds=seconds,
     )
@@ -53,27 +53,23 @@ def _join(parts: Sequence[Draws], name: str) -> np.ndarray:
 
 def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
     schedule, learned = engine.spec.schedule, superchains.schedule
-    selected, accepted, invalid = map(tally_total, superchains.tallies)
-    # Components of an entry are next to each other.
-    first_components = np.unique(engine.data.traits.entry_of, return_index=True)[1]
-
-    def by_entry(counts: np.ndarray) -> np.ndarray:
-        return np.add.reduceat(counts, first_components, axis=-1)
-
+    selected, accepted, invalid = map(tally_total, superchains.entry_tallies)
+    of_components = list(map(tally_total, superchains.tallies))
     weights, reported = _read_schedule(schedule, learned)
     return ScheduleReport(
         names=list(engine.entry_names),
         weights=np.asarray(weights),
         learned={name: np.asarray(array) for name, array in reported.items()},
-        selected=by_entry(selected),
-        accepted=by_entry(accepted),
-        invalid=by_entry(invalid),
+        selected=selected,
+        accepted=accepted,
+        invalid=invalid,
         rule=engine.schedule.name,
         component_names=engine.program.sites.component_names,
-        component_selected=selected,
-        component_accepted=accepted,
-        component_invalid=invalid,
+        component_selected=of_components[0],
+        component_accepted=of_components[1],
+        component_invalid=of_components[2],
         stuck=_find_stuck(engine.program, superchains),
+        drawn_exactly=engine.moves.drawn_exactly,
     )
 
 

@@ -132,6 +132,7 @@ def diagnose_run(
     selected: np.ndarray,
     accepted: np.ndarray,
     stuck: Sequence[str] = (),
+    drawn_exactly: Collection[str] = (),
 ) -> Diagnosis:
     """Judge every scalar output of a run.
 
@@ -147,17 +148,23 @@ def diagnose_run(
         Tallies of each component, ``[superchain, component]``.
     stuck
         Components that never changed in some chains, which hold them at different values.
+    drawn_exactly
+        Sites that are drawn anew whenever those that they hang on move: that one of them hardly
+        changes is no sign of anything.
     """
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
     names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
     group_of = connected_groups(program)
     group_of_component = np.array([group_of[site] for site in program.sites.names])[site_of]
 
+    is_moved = np.array([site not in drawn_exactly for site in program.sites.names])[site_of]
+
     @functools.cache
     def judge_groups(groups: frozenset[int]) -> tuple[Finding, ...]:
         own = np.isin(group_of_component, list(groups))
-        tallies = selected[:, own], accepted[:, own]
-        found = judge_components(list(names[own]), *tallies, num_chains // len(selected))
+        judged = own & is_moved
+        tallies = selected[:, judged], accepted[:, judged]
+        found = judge_components(list(names[judged]), *tallies, num_chains // len(selected))
         return (*judge_stuck([name for name in names[own] if name in stuck]), *found)
 
     judged = []

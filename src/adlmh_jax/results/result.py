@@ -1,6 +1,6 @@
 """What a run gives back."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -39,6 +39,9 @@ class ScheduleReport(NamedTuple):
         The same for the single components.
     stuck
         Names of components that never changed in some chains, which hold them at different values.
+    drawn_exactly
+        Sites that are drawn anew, exactly, whenever those that they hang on move: where one of them
+        hardly changes, it is that certain.
     """
 
     names: list[str]
@@ -53,6 +56,7 @@ class ScheduleReport(NamedTuple):
     component_accepted: np.ndarray = np.zeros(0)
     component_invalid: np.ndarray = np.zeros(0)
     stuck: Sequence[str] = ()
+    drawn_exactly: Collection[str] = ()
 
     @property
     def rewards(self) -> np.ndarray | None:
@@ -283,8 +287,14 @@ class Result:
             mixing = self._mixing
         else:
             mixing = measure(self.draws, self.num_superchains, max_values, max_outputs)
+        report = self.schedule
         return diagnose_run(
-            self.program, mixing, self.draws, *self._component_tallies, self.schedule.stuck
+            self.program,
+            mixing,
+            self.draws,
+            *self._component_tallies,
+            stuck=report.stuck,
+            drawn_exactly=report.drawn_exactly,
         )
 
     def _require_draws(self) -> None:

@@ -37,7 +37,7 @@ def run_settings(
         "data of the model": digest_data(traced.graph),
         "starting values": {n: np.asarray(v).tolist() for n, v in program.init.items()},
         "schedule": engine.schedule.name,
-        "proposals": {name: plan.text for name, plan in engine.plans.items()},
+        "proposals": engine.moves.describe(),
         "keep": list(kept_names),
         "key": str(seed),
         "precision": float_type().name,

@@ -1,0 +1,278 @@
+"""Terms as functions of the choices that are summed out."""
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from adlmh_jax.graph import (
+    KEY_WORDS,
+    MAX_BULK_WORDS,
+    Elimination,
+    Fragment,
+    Scope,
+    Stack,
+    Table,
+    reduce_to_elements,
+    take,
+)
+from adlmh_jax.types import Array
+
+MAX_AT_ONCE = 1 << 12  # entries of a table, for one chain, that are computed side by side
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an input of a factor comes from.
+
+    Attributes
+    ----------
+    number
+        Of the value in the branch, or the position of a summed variable in the scope.
+    is_summed
+        Which of the two.
+    is_mapped
+        Whether each of the alike terms has a value of its own.
+    """
+
+    number: int
+    is_summed: bool = False
+    is_mapped: bool = False
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Alike terms that depend on summed variables.
+
+    Attributes
+    ----------
+    body, body_inputs, sources
+        The computation of one term, the numbers of its inputs, and where they come from.
+    scopes
+        The summed variables of each of the terms.
+    shape
+        Of one term.
+    plate, axes
+        The plate of its variables, and which axes of the term carry it.
+    is_moved
+        Whether it depends on the site that is moved while others are summed out.
+    """
+
+    body: Fragment
+    body_inputs: tuple[int, ...]
+    sources: tuple[Source, ...]
+    scopes: tuple[Scope, ...]
+    shape: tuple[int, ...]
+    plate: tuple[int, ...]
+    axes: tuple[int, ...]
+    is_moved: bool
+
+    def run(self, known: Mapping[int, Any], values: Sequence[Array], is_own: Any = True) -> Array:
+        """Compute the terms ``[number, *shape]`` at the values of the summed variables.
+
+        Values are those of each position in the scope: ``[number, *plate]``, or one for all terms
+        if ``is_own`` says so of its position.
+        """
+        is_own = [is_own] * len(values) if isinstance(is_own, bool) else is_own
+        operands, axes = [], []
+        for source in self.sources:
+            is_mapped = is_own[source.number] if source.is_summed else source.is_mapped
+            table = values if source.is_summed else known
+            operands.append(jnp.asarray(table[source.number]))
+            axes.append(0 if is_mapped else None)
+
+        def one(*operands: Array) -> Array:
+            return self.body.run(dict(zip(self.body_inputs, operands, strict=True)))[0]
+
+        return jax.vmap(one, axes, axis_size=len(self.scopes))(*operands)
+
+    def tabulate(
+        self, known: Mapping[int, Any], candidates: Sequence["Candidates"], old: Array
+    ) -> Table:
+        """Compute the terms at all values of their variables, as differences to the old terms."""
+        by_position = [
+            join_candidates([candidates[scope[position]] for scope in self.scopes])
+            for position in range(len(self.scopes[0]))
+        ]
+        is_own = [c.is_own for c in by_position]
+
+        def at(*values: Array) -> Array:
+            terms = self.run(known, values, is_own) - old
+            reduce = lambda term: reduce_to_elements(term, self.axes, self.plate)  # noqa: E731
+            return jax.vmap(reduce)(terms)
+
+        tabulate: Callable[..., Array] = at
+        num_positions = len(by_position)
+        for position in reversed(range(1, num_positions)):
+            axes = [0 if i == position else None for i in range(num_positions)]
+            tabulate = jax.vmap(tabulate, axes)
+        first, *others = (c.values for c in by_position)
+        size = math.prod(len(c.values) for c in by_position) * len(self.scopes)
+        if size * math.prod(self.shape) <= MAX_AT_ONCE:
+            table = jax.vmap(tabulate, (0, *[None] * len(others)))(first, *others)
+        else:
+            table = lax.map(lambda value: tabulate(value, *others), first)
+        return Table(self.scopes, table)
+
+    def signature(self) -> Hashable:
+        """Return what tells this computation from others."""
+        return (
+            self.body.signature(),
+            self.body_inputs,
+            self.sources,
+            self.scopes,
+            self.shape,
+            self.plate,
+            self.axes,
+            self.is_moved,
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Values of a variable: ``[V, *shape]``, or ``[V, number, *shape]`` if alike terms have own."""
+
+    values: Array
+    is_own: bool = False
+
+
+def join_candidates(candidates: Sequence[Candidates]) -> Candidates:
+    """Return the values of variables that alike terms have at one place: one list, if it is one."""
+    first = candidates[0]
+    if not first.is_own:
+        return first
+    return Candidates(jnp.stack([c.values for c in candidates], axis=1), True)
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A site that is summed out.
+
+    Attributes
+    ----------
+    number
+        Of its value in the branch.
+    read, place
+        Which read holds its value, and which item of it.
+    shape, dtype
+        Of its value.
+    candidates
+        Its values; empty if it has a window.
+    window
+        Number of consecutive integers among which it is drawn; 0 if it has a list of values.
+    inside
+        For a window: whether values are in the support.
+    """
+
+    number: int
+    read: int
+    place: int
+    shape: tuple[int, ...]
+    dtype: str
+    candidates: tuple[float, ...]
+    window: int
+    inside: Fragment | None
+
+    @property
+    def size(self) -> int:
+        """Number of its elements."""
+        return math.prod(self.shape)
+
+    @property
+    def plate(self) -> tuple[int, ...]:
+        """Shape of its elements, if it has several."""
+        return self.shape if self.size > 1 else ()
+
+    def is_like(self, other: "Summed") -> bool:
+        """Whether both have the same list of values."""
+        is_same = self.shape == other.shape and self.dtype == other.dtype
+        return is_same and self.candidates == other.candidates != ()
+
+    def signature(self) -> Hashable:
+        """Return what tells this site's part from others."""
+        inside = self.inside.signature() if self.inside else None
+        return (
+            self.number,
+            self.read,
+            self.place,
+            self.shape,
+            self.dtype,
+            self.candidates,
+            self.window,
+            inside,
+        )
+
+
+@dataclass(frozen=True)
+class Joint:
+    """How some sites are summed out of a move.
+
+    Attributes
+    ----------
+    has_mover
+        Whether another site moves; if not, the summed sites alone are drawn.
+    variables
+        The sites that are summed out.
+    factors
+        The terms that depend on them.
+    elimination
+        How the sum is done.
+    runs
+        Reads that hold several variables: number of the value, and the index of the read.
+    moved
+        Which reads may have new values: the moved site first, if there is one.
+    draw_start
+        The first random word of the draws.
+    """
+
+    has_mover: bool
+    variables: tuple[Summed, ...]
+    factors: tuple[Factor, ...]
+    elimination: Elimination
+    runs: tuple[tuple[int, int], ...]
+    moved: tuple[int, ...]
+    draw_start: int
+
+    @property
+    def num_uniforms(self) -> int:
+        """Number of draws: one for each element, and one for each element's window."""
+        return sum(v.size * (2 if v.window else 1) for v in self.variables)
+
+    @property
+    def num_words(self) -> int:
+        """Random words that the draws take: one each, or those of a key if they are many."""
+        return self.num_uniforms if self.num_uniforms <= MAX_BULK_WORDS else KEY_WORDS
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all variables have the same list of values."""
+        return all(variable.is_like(self.variables[0]) for variable in self.variables)
+
+    def signature(self) -> Hashable:
+        """Return what tells this way of summing from others."""
+        return (
+            self.has_mover,
+            tuple(variable.signature() for variable in self.variables),
+            tuple(factor.signature() for factor in self.factors),
+            self.elimination,
+            self.runs,
+            self.moved,
+            self.draw_start,
+        )
+
+
+def values_in_scopes(factor: Factor, values: Stack) -> list[Array]:
+    """Return the values ``[number, ...]`` at each position of a factor's scopes."""
+    positions = range(len(factor.scopes[0]))
+    return [take(values, [scope[position] for scope in factor.scopes]) for position in positions]
+
+
+def static_candidates(values: Sequence[float], shape: tuple[int, ...], dtype: str) -> Candidates:
+    """Return a list of values that is the same for all elements."""
+    column = np.asarray(values, dtype).reshape(-1, *[1] * len(shape))
+    return Candidates(jnp.asarray(np.broadcast_to(column, (len(values), *shape))))
