@@ -1,52 +1,61 @@
 """The picture of docs/summing_out.md: ``python -m benchmarks.classics.picture``.
 
-How far a rate can move while the counts that hang on it stay, and with the counts summed out.
+The eight states of the sprinkler network with their exact probabilities: those that single moves
+must go through, and what one draw of all three choices does.
 """
 
+import itertools
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-import adlmh_jax as adlmh
-from benchmarks.classics import CLASSICS
+from benchmarks.classics.networks import SPRINKLER
 
 PATH = Path(__file__).parents[2] / "docs" / "summing_out.png"
-NUM_SITES, SHAPE, RATE = 20, 2.0, 0.2  # of the N-mixture: its rate ~ Gamma(2, 0.2)
+WORDS = (("clear", "cloudy"), ("sprinkler off", "sprinkler on"), ("no rain", "rain"))
+AXES = np.array([[2.6, 0.0], [0.0, 1.6], [1.0, 0.7]])  # where each choice leads in the picture
+
+
+def probabilities():
+    """Return the posterior probability of each state, given that the grass is wet."""
+    weights = {}
+    for cloudy, sprinkler, rain in itertools.product((0, 1), repeat=3):
+        on, falls = SPRINKLER["sprinkler"][cloudy], SPRINKLER["rain"][cloudy]
+        weights[cloudy, sprinkler, rain] = (
+            (on if sprinkler else 1 - on)
+            * (falls if rain else 1 - falls)
+            * SPRINKLER["wet"][sprinkler, rain]
+        )
+    total = sum(weights.values())
+    return {state: weight / total for state, weight in weights.items()}
 
 
 def main():
-    """Sample the N-mixture, and draw."""
-    classic = CLASSICS["n_mixture"]
-    classic = classic() if not hasattr(classic, "model") else classic
-    result = adlmh.sample(
-        0,
-        classic.model,
-        classic.args,
-        outputs=["rate", "total"],
-        num_chains=128,
-        num_samples=200,
-        progress=False,
-    )
-    rate, total = (np.ravel(result.draws[name]) for name in ("rate", "total"))
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    axes.plot(total + np.random.default_rng(0).uniform(-0.4, 0.4, total.size), rate, ".", ms=1.5,
-              color="0.6", alpha=0.4, rasterized=True)  # fmt: skip
-    present = np.median(total)
-    # Given the counts the rate is Gamma(2 + total, 0.2 + 20).
-    mean, spread = (SHAPE + present) / (RATE + NUM_SITES), np.sqrt(SHAPE + present)
-    held = 2 * spread / (RATE + NUM_SITES)
-    low, high = np.quantile(rate, [0.025, 0.975])
-    style = dict(lw=3, solid_capstyle="butt")
-    axes.plot([present] * 2, [mean - held, mean + held], color="C3", **style, label="counts held")
-    beside = present + 12
-    axes.plot([beside] * 2, [low, high], color="C0", **style, label="counts summed out")
-    axes.set_xlim(*np.quantile(total, [0.001, 0.995]))
-    axes.set_ylim(*np.quantile(rate, [0.0005, 0.998]))
-    axes.set_xlabel("animals at all sites")
-    axes.set_ylabel("rate per site")
-    axes.legend(title="95 % of where the rate can go", loc="upper left", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    """Draw states, single moves and the joint draw."""
+    found = probabilities()
+    places = {state: np.array(state) @ AXES for state in found}
+    figure, axes = plt.subplots(figsize=(6.8, 3.9), layout="constrained")
+    for first, second in itertools.combinations(found, 2):
+        if sum(a != b for a, b in zip(first, second, strict=True)) == 1:
+            axes.plot(*np.transpose([places[first], places[second]]), color="0.75", lw=1, zorder=1)
+    for state, place in places.items():
+        axes.scatter(*place, s=3000 * found[state] + 12, color="C0", zorder=2)
+        words = "\n".join(pair[value] for pair, value in zip(WORDS, state, strict=True))
+        text = f"{words}\n{100 * found[state]:.2g} %"
+        is_likely, is_left = found[state] > 0.1, state[0] == 0
+        shift = (-20 if is_left else 24) if is_likely else 6
+        axes.annotate(text, place, (shift, -4), textcoords="offset points", va="top",
+                      ha="right" if is_likely and is_left else "left",
+                      fontsize=8 if is_likely else 6.5)  # fmt: skip
+    likely = sorted(found, key=lambda state: -found[state])[:2]
+    axes.annotate("", places[likely[0]], places[likely[1]],
+                  arrowprops={"arrowstyle": "<->", "color": "C3", "lw": 2, "shrinkA": 20,
+                              "shrinkB": 24, "connectionstyle": "arc3,rad=-0.1"})  # fmt: skip
+    middle = (places[likely[0]] + places[likely[1]]) / 2
+    axes.text(*(middle + [-0.4, -0.2]), "drawn at once", color="C3", ha="center")
+    axes.margins(0.2, 0.15)
+    axes.axis("off")
     figure.savefig(PATH, dpi=150)
 
 
