@@ -28,10 +28,9 @@ def _is_alike(first: Any, second: Any) -> bool:
         return True
     if type(first) is not type(second):
         return False
-    if isinstance(first, core.ClosedJaxpr):
-        return _is_alike(first.jaxpr, second.jaxpr) and _are_alike(first.consts, second.consts)
-    if isinstance(first, core.Jaxpr):
-        return _are_alike(first.eqns, second.eqns) and _are_alike(first.outvars, second.outvars)
+    if isinstance(first, (core.ClosedJaxpr, core.Jaxpr)):  # in JAX 0.12 these are one
+        parts = zip(_parts(first), _parts(second), strict=True)
+        return all(_are_alike(a, b) for a, b in parts)
     if isinstance(first, core.JaxprEqn):
         is_same = first.primitive is second.primitive and _is_alike(first.params, second.params)
         return is_same and _are_alike(first.invars, second.invars)
@@ -47,6 +46,11 @@ def _is_alike(first: Any, second: Any) -> bool:
     if isinstance(first, (bool, int, float, complex, str)):
         return repr(first) == repr(second)  # NaN is NaN
     return True  # a variable, or a function that was made anew
+
+
+def _parts(traced: Any) -> tuple[Sequence[Any], ...]:
+    """Return the operations, the results and the constants of a trace, open or closed."""
+    return traced.eqns, getattr(traced, "jaxpr", traced).outvars, getattr(traced, "consts", ())
 
 
 def _are_alike(first: Sequence[Any], second: Sequence[Any]) -> bool:
