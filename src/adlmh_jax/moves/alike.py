@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adlmh_jax.graph import Cutter, Elimination, Scope, Variable, plan_elimination
 from adlmh_jax.moves.factors import Factor, Source
-from adlmh_jax.moves.rolling import LoneTerm, RolledReads, RunFinder, gather_constants
+from adlmh_jax.moves.rolling import LoneTerm, RolledReads, RunFinder, gather_constants, join_runs
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FactorFinder:
     ) -> tuple[list[Factor], list[tuple[str, tuple[int, ...]]]]:
         """Return the factors of some terms, and of each the first term and the shape of all."""
         factors, terms = [], []
-        for run in self._runs([self.runs.cut_alone(name) for name in names]):
+        for run in join_runs(map(self.runs.cut_alone, names), self._step):
             factor = self._factor(run, cutter, found)
             factors.append(factor)
             terms.append((run[0].name, (len(run), *factor.shape)))
@@ -47,20 +47,6 @@ class FactorFinder:
         if elimination is None:
             raise TypeError("Without a limit there is always a way.")
         return elimination
-
-    def _runs(self, terms: Sequence[LoneTerm]) -> list[list[LoneTerm]]:
-        """Put alike terms at consecutive places together."""
-        runs: list[list[LoneTerm]] = []
-        step: tuple | None = None
-        for term in terms:
-            goes_on = self._step(runs[-1][-1], term) if runs else None
-            if goes_on is not None and step in (None, goes_on):
-                runs[-1].append(term)
-                step = goes_on
-            else:
-                runs.append([term])
-                step = None
-        return runs
 
     def _step(self, term: LoneTerm, next_term: LoneTerm) -> tuple | None:
         """Return how reads go on from term to term; None if the two are not alike."""

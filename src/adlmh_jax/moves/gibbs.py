@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from adlmh_jax.graph import pick
 from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.metropolis import to_uniform
 from adlmh_jax.moves.scope import Before, Moved, Scope
@@ -46,9 +47,5 @@ def _draw_candidate(scores: Array, uniforms: Array) -> tuple[Array, Array, Array
     """
     is_bad = jnp.isnan(scores) | jnp.isposinf(scores)
     scores = jnp.where(is_bad, -jnp.inf, scores)
-    top = jnp.max(scores, axis=0)
-    can_move = jnp.isfinite(top)
-    weights = jnp.exp(scores - jnp.where(can_move, top, 0.0))
-    upper = jnp.cumsum(weights, axis=0)
-    chosen = jnp.sum(uniforms * upper[-1] > upper[:-1], axis=0)
-    return chosen, jnp.any(is_bad, axis=0), can_move
+    can_move = jnp.isfinite(jnp.max(scores, axis=0))
+    return pick(scores, uniforms), jnp.any(is_bad, axis=0), can_move

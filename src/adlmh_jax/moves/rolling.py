@@ -5,7 +5,7 @@ transitions touches all of them. Scored one by one they would be hundreds of sma
 *run* they are one array: consecutive rows of terms, computed from consecutive rows of sites.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,17 +94,8 @@ class RunFinder:
 
     def find_runs(self, names: Sequence[str]) -> list[list[LoneTerm]]:
         """Find the runs among terms that are in the order of their rows."""
-        runs: list[list[LoneTerm]] = []
-        step: tuple[bool, ...] | None = None  # how the last run goes on
-        for term in map(self.cut_alone, names if len(names) >= MIN_RUN else ()):
-            goes_on = self._step(runs[-1][-1], term) if runs else None
-            if goes_on is not None and step in (None, goes_on):
-                runs[-1].append(term)
-                step = goes_on
-            else:
-                runs.append([term])
-                step = None
-        return [run for run in runs if len(run) >= MIN_RUN]
+        terms = map(self.cut_alone, names if len(names) >= MIN_RUN else ())
+        return [run for run in join_runs(terms, self._step) if len(run) >= MIN_RUN]
 
     def cut_alone(self, name: str) -> LoneTerm:
         """Cut out a term on its own."""
@@ -154,6 +145,23 @@ class RunFinder:
 
         same_code = first.fragment.signature() == second.fragment.signature()
         return same_code and shapes(first) == shapes(second)
+
+
+def join_runs(
+    terms: Iterable[LoneTerm], find_step: Callable[[LoneTerm, LoneTerm], tuple | None]
+) -> list[list[LoneTerm]]:
+    """Put terms together as long as each goes on from the last one in the same way."""
+    runs: list[list[LoneTerm]] = []
+    step: tuple | None = None  # how the last run goes on
+    for term in terms:
+        goes_on = find_step(runs[-1][-1], term) if runs else None
+        if goes_on is not None and step in (None, goes_on):
+            runs[-1].append(term)
+            step = goes_on
+        else:
+            runs.append([term])
+            step = None
+    return runs
 
 
 def is_next(first: Slot, second: Slot) -> bool:

@@ -158,13 +158,11 @@ def match_summed(program: Program, mover: str, patterns: Sequence[str]) -> tuple
 def check_summed(program: Program, mover: str, summed: Sequence[str], window: int) -> None:
     """Refuse what cannot be summed out, in a sentence that names the sites."""
     own = set(program.touches[mover].terms) if mover else set()
-    linked = own.copy()
     for name in summed:
         if reason := why_not_summed(program, program.sites[name]):
             raise ValueError(f"Site `{name}` cannot be summed out: {reason}.")
         if mover and name in program.touches[mover].redraws:
             raise ValueError(f"Site `{name}` cannot be summed out: `{mover}` changes its support.")
-        linked |= set(program.touches[name].terms)
     if mover:
         strangers = [n for n in summed if not set(program.touches[n].terms) & own]
         if len(strangers) == len(summed):

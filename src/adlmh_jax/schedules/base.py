@@ -69,7 +69,7 @@ def rule_of(schedule: Schedule) -> Schedule:
 
 def no_start(num_entries: int, num_outputs: int, num_chains: int) -> Any:
     """Refuse to start: the rule of a schedule is no schedule yet."""
-    raise NotImplementedError("The rule of a schedule has no start.")
+    raise TypeError("The rule of a schedule has no start.")
 
 
 @functools.cache
