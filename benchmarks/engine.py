@@ -14,6 +14,7 @@ from adlmh_jax.engine import (
     Run,
     build_engine,
     choose_devices,
+    first_beta,
     make_key,
     place,
     run_branch,
@@ -61,10 +62,11 @@ class Bench:
         devices = choose_devices(None, num_superchains)
         num_superchains = devices.fill(num_superchains)
         key = make_key(0)
-        chains = start_superchains(program, key, num_superchains, chains_each)
+        started = start_superchains(program, key, num_superchains, chains_each)
         spec, data = self.engine.spec, self.engine.data
         data = share(devices, data)
-        self.state = place(devices, self.engine, data, chains)
+        start = first_beta(started, is_annealed=False)
+        self.state = place(devices, self.engine, data, started.chains, start)
         self.run = Run(
             spec=spec,
             data=data,
@@ -72,7 +74,7 @@ class Bench:
             key_data=superchain_keys(key, num_superchains),
             max_rounds=1,
         )
-        self.phase = Phase(as_array(is_adapting), as_array(0, np.int32))
+        self.phase = Phase(as_array(is_adapting), *(as_array(0, np.int32) for _ in range(2)))
         self.steps = spec.plan.epoch_steps * spec.plan.num_epochs * num_superchains * chains_each
 
     def go(self, num_rounds):

@@ -16,6 +16,7 @@ from numpyro.infer.util import log_density
 from updates import one_step
 
 from adlmh_jax.engine import step as steps
+from adlmh_jax.engine.entry import first_steps
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel
 from adlmh_jax.proposals import plan_sites
@@ -114,10 +115,11 @@ class Exact:
     data: object
     states: list
     pi: np.ndarray
+    beta: float = 1.0
 
 
-def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never") -> Exact:
-    """Compile a program and enumerate its states."""
+def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never", beta=1.0) -> Exact:
+    """Compile a program and enumerate its states; terms of the data count ``beta`` times."""
     program = compile_model(discrete.model, outputs=discrete.outputs)
     kernel, data = build_kernel(program, plan_sites(program, proposals, blocks))
     axes = []
@@ -132,7 +134,9 @@ def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never") -> Exa
     @jax.jit
     @jax.vmap
     def score(position):
-        return log_density(model, (), {}, position)[0], _is_supported(discrete.model, position)
+        total, trace = log_density(model, (), {}, position)
+        prior = sum(_log_prior_term(trace[name]) for name in position)
+        return prior + beta * (total - prior), _is_supported(discrete.model, position)
 
     log_densities, is_inside = map(np.asarray, score(positions))
     states = [
@@ -142,7 +146,12 @@ def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never") -> Exa
     ]
     log_pi = log_densities[is_inside].tolist()
     pi = np.exp(np.array(log_pi) - max(log_pi))
-    return Exact(program, kernel, data, states, pi / pi.sum())
+    return Exact(program, kernel, data, states, pi / pi.sum(), beta)
+
+
+def _log_prior_term(message):
+    scale = 1.0 if message["scale"] is None else message["scale"]
+    return jnp.sum(scale * message["fn"].log_prob(message["value"]))
 
 
 def _is_supported(model, position):
@@ -230,7 +239,7 @@ def transition_matrix(exact: Exact, alpha, probability=proposal_probability) -> 
     rng = np.random.default_rng(0)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32)).at[0].set(0)
-    step = jax.jit(lambda data, ch, k: one_step(exact.kernel, data, words, ch, k))
+    step = jax.jit(lambda data, ch, k: one_step(exact.kernel, data, words, ch, k, beta=exact.beta))
     for state in exact.states:
         start = chains_at(exact, state, NUM_WORDS)
         row = index[state]
@@ -256,7 +265,8 @@ def gibbs_matrix(exact: Exact, alpha) -> np.ndarray:
     """
     index = {state: i for i, state in enumerate(exact.states)}
     matrix = np.zeros((len(index), len(index)))
-    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k)[0])
+    pace = first_steps(exact.kernel)._replace(beta=exact.beta)
+    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k, steps=pace)[0])
     for state in exact.states:
         for component in range(exact.program.num_components):
             site = exact.program.sites.sites[exact.program.sites.site_of[component]]
@@ -308,7 +318,9 @@ def check_decisions(exact: Exact) -> None:
     rng = np.random.default_rng(1)
     shape = (exact.kernel.num_words, NUM_WORDS)
     words = jnp.asarray(rng.integers(0, 2**32, shape, dtype=np.uint32))
-    step = jax.jit(lambda data, w, ch, k: one_step(exact.kernel, data, w, ch, k)[1])
+    step = jax.jit(
+        lambda data, w, ch, k: one_step(exact.kernel, data, w, ch, k, beta=exact.beta)[1]
+    )
     for state in exact.states[:4]:
         start = chains_at(exact, state, NUM_WORDS)
         for component in range(exact.program.num_components):

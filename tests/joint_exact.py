@@ -50,7 +50,12 @@ class Mover:
             position[site.name] = columns.reshape(-1, *site.shape).astype(site.dtype)
             start += site.num_components
         chains, moved = one_step(
-            self.exact.kernel, data, words, program.chains_at(position), self.entry
+            self.exact.kernel,
+            data,
+            words,
+            program.chains_at(position),
+            self.entry,
+            beta=self.exact.beta,
         )
         values = program.latent_layout.unpack(chains.latent)
         fresh = program.chains_at(values)
@@ -252,9 +257,9 @@ def prior_probability(mover: Mover, state: tuple, proposed: tuple) -> float:
     return float(np.exp(log_q[own[0] - first]))
 
 
-def prepare_joint(discrete, proposals) -> list[Mover]:
+def prepare_joint(discrete, proposals, beta=1.0) -> list[Mover]:
     """Compile a program, and return its moves that sum something out."""
-    exact = prepare(discrete, proposals, "never")
+    exact = prepare(discrete, proposals, "never", beta)
     plan = plan_sites(exact.program, proposals, "never")
     movers, entry = (
         [],
@@ -263,8 +268,9 @@ def prepare_joint(discrete, proposals) -> list[Mover]:
         ),
     )
     for joint in plan.joint:
-        count = exact.program.sites[joint.mover].num_components if joint.mover else 1
+        mover = joint.movers[0] if joint.movers else ""
+        count = exact.program.sites[mover].num_components if mover else 1
         for _ in range(count):
-            movers.append(Mover(exact, entry, joint.mover, joint.summed))
+            movers.append(Mover(exact, entry, mover, joint.summed))
             entry += 1
     return movers

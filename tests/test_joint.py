@@ -17,6 +17,7 @@ from scipy import stats
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import step
+from adlmh_jax.engine.entry import first_steps
 from adlmh_jax.engine.starting import start_chains
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel, name_entries
@@ -48,15 +49,15 @@ def run(proposals, blocks):
     plan = plan_sites(program, proposals, blocks, held=["y"])
     kernel, data = build_kernel(program, plan)
     entries = [e for e, (site, _) in enumerate(name_entries(program, plan)) if site != "y"]
-    before = start_chains(program, jax.random.key(1), NUM_CHAINS)
-    scales = jnp.full(kernel.num_slots, 0.7)
+    before = start_chains(program, jax.random.key(1), NUM_CHAINS).chains
+    steps = first_steps(kernel)._replace(scales=jnp.full(kernel.num_slots, 0.7))
 
     @jax.jit
     def sweep(chains, key):
         def one(chains, inputs):
             key, entry, variant = inputs
             words = jax.random.bits(key, (kernel.num_words, NUM_CHAINS), "uint32")
-            return step.move(kernel, data, words, chains, entry, variant, scales=scales)[0], None
+            return step.move(kernel, data, words, chains, entry, variant, steps=steps)[0], None
 
         order = jnp.array([(e, w) for w in (0, 1) for e in entries], jnp.int32)
         keys = jax.random.split(key, len(order))

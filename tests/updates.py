@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from adlmh_jax.engine import run_branch, view_entry
+from adlmh_jax.engine.entry import first_steps
 from adlmh_jax.moves import build_kernel
 from adlmh_jax.proposals import plan_sites
 
@@ -32,15 +33,16 @@ class Decision(NamedTuple):
     log_ratio: object
 
 
-def one_step(kernel, data, words, chains, entry, variant=0):
+def one_step(kernel, data, words, chains, entry, variant=0, beta=1.0):
     """Make the production move of one entry; return the chains and what was decided."""
+    steps = first_steps(kernel)._replace(beta=beta)
     nobody = jnp.zeros(words.shape[-1], bool)
     nothing = Decision(nobody, jnp.zeros(nobody.shape, chains.log_terms.dtype))
 
     def run(group, turn, carry):
         del turn
         view = view_entry(kernel, data, group, entry, variant)
-        chains, moved, _ = view.move(words, carry[0], jnp.ones(kernel.num_slots))
+        chains, moved, _ = view.move(words, carry[0], steps)
         return chains, Decision(moved.is_accepted, moved.log_ratio)
 
     group = data.group_of[variant, entry]

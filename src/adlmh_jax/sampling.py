@@ -25,12 +25,14 @@ from adlmh_jax.engine import (
     RunConfig,
     RunState,
     build_engine,
+    can_anneal,
     check_memory,
     check_schedule,
     choose_devices,
     choose_names,
     copy_state,
     find_rows,
+    first_beta,
     make_key,
     make_meter,
     max_chunk_rounds,
@@ -69,6 +71,7 @@ def sample(
     num_samples: int = 1000,
     thinning: int | None = None,
     epoch: int | None = None,
+    start: Literal["anneal", "prior"] = "anneal",
     adapt: Literal["warmup", "always"] = "warmup",
     keep: str | Sequence[str] = "outputs",
     init: Mapping[str, Any] | Result | None = None,
@@ -110,6 +113,12 @@ def sample(
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.
+    start
+        ``"anneal"``: the chains of a superchain go from prior to posterior as particles, in the
+        first half of the warm-up, and estimate the evidence on the way (``result.log_evidence``).
+        ``"prior"``: they start at prior draws. So they do in any case where there are fewer than 16
+        chains in a superchain, or `init`, or `start_together`, or latent sites with a scale, a mask
+        or no prior, or hardly any warm-up. See ``docs/annealing.md``.
     adapt
         ``"warmup"`` freezes the schedule after warm-up; ``"always"`` goes on adapting, as the paper
         does (the draws are then those of an adaptive chain, right only in the limit).
@@ -151,6 +160,7 @@ def sample(
         thinning=thinning,
         epoch=epoch,
         adapt=adapt,
+        start=start,
     )
     check_schedule(schedule)
     key = make_key(key)
@@ -271,10 +281,12 @@ def _start(
     """Put superchains at starting points on devices."""
     chosen = choose_devices(devices, config.superchains)
     num_placed = chosen.fill(config.superchains)
-    chains = start_superchains(engine.program, key, num_placed, config.chains_each, start_together)
-    _check_blocks(engine.program, chains)
+    program = engine.program
+    started = start_superchains(program, key, num_placed, config.chains_each, start_together)
+    _check_blocks(program, started.chains)
     data = share(chosen, engine.data)
-    fresh = place(chosen, engine, data, chains)
+    is_annealed = not start_together and can_anneal(engine, config)
+    fresh = place(chosen, engine, data, started.chains, first_beta(started, is_annealed))
     run = Run(
         spec=engine.spec,
         data=data,

@@ -68,7 +68,7 @@ def test_a_run_starts_where_another_one_ended():
     first = adlmh.sample(0, two_sites, num_warmup=5, num_samples=3, keep="all", **sizes)
     ends = first.last_values()
     program = compile_model(two_sites, init=ends)
-    chains = start_chains(program, jax.random.key(0), 6)
+    chains = start_chains(program, jax.random.key(0), 6).chains
     position = program.latent_layout.unpack(chains.latent)
     for name in ("x", "n"):
         assert ends[name].shape == (6,)
@@ -105,7 +105,7 @@ def test_the_numpyro_kernel_finds_them_too():
 
 def start(model, *args, num_chains=64, **options):
     program = compile_model(model, args, **options)
-    chains = start_chains(program, jax.random.key(0), num_chains)
+    chains = start_chains(program, jax.random.key(0), num_chains).chains
     position = program.latent_layout.unpack(chains.latent)
     return {name: np.asarray(value) for name, value in position.items()}
 
@@ -118,7 +118,7 @@ def test_init_is_where_chains_start_and_other_sites_are_drawn():
 
 def test_the_log_density_is_that_of_the_starting_values():
     program = compile_model(two_sites, (), init={"x": 0.5, "n": 7})
-    chains = start_chains(program, jax.random.key(0), 3)
+    chains = start_chains(program, jax.random.key(0), 3).chains
     expected = dist.Normal(0.0, 1.0).log_prob(0.5) + dist.Poisson(jnp.exp(0.5)).log_prob(7)
     np.testing.assert_allclose(chains.log_terms.sum(axis=0), expected, rtol=1e-6)
 

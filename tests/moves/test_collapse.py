@@ -154,9 +154,9 @@ CASES = {
 }
 
 
-def check_case(name):
+def check_case(name, beta=1.0):
     model, values, proposals = CASES[name]
-    movers = prepare_joint(DiscreteProgram(name, model, values), proposals)
+    movers = prepare_joint(DiscreteProgram(name, model, values), proposals, beta)
     assert movers
     for mover in movers:
         matrix = joint_matrix(mover)
@@ -170,6 +170,11 @@ def check_case(name):
 def test_transition_matrix_keeps_posterior(name, use_x64):
     with jax.enable_x64(use_x64):
         check_case(name)
+
+
+@pytest.mark.parametrize("name", ["plate", "chain", "windows"])
+def test_tempered_matrix_keeps_tempered_posterior(name):
+    check_case(name, beta=0.3)
 
 
 def test_elements_of_a_plate_are_decided_upon_each_on_its_own():

@@ -29,6 +29,12 @@ def test_transition_matrix_keeps_posterior(discrete, use_x64):
 
 
 @each_program
+def test_tempered_matrix_keeps_tempered_posterior(discrete):
+    exact = prepare(discrete, beta=0.3)
+    check_balance(exact, transition_matrix(exact, random_weights(exact)))
+
+
+@each_program
 def test_every_state_is_reached(discrete):
     check_reaches_everything(prepare(discrete))
 

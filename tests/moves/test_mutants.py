@@ -1,5 +1,7 @@
 """Deliberate errors in the sampler: each must be caught by the checks of the other tests."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -16,7 +18,7 @@ from exact import (
     transition_matrix,
 )
 
-from adlmh_jax.engine import step
+from adlmh_jax.engine import entry, step
 from adlmh_jax.model import program, touches
 from adlmh_jax.moves import branch as branches
 from adlmh_jax.moves import metropolis, scope, table
@@ -25,8 +27,8 @@ from adlmh_jax.types import Chains
 BY_NAME = {discrete.name: discrete for discrete in PROGRAMS}
 
 
-def check_program(name):
-    exact = prepare(BY_NAME[name])
+def check_program(name, beta=1.0):
+    exact = prepare(BY_NAME[name], beta=beta)
     weights = np.random.default_rng(0).dirichlet(np.ones(exact.program.num_components))
     check_balance(exact, transition_matrix(exact, lambda state: weights))
 
@@ -98,19 +100,19 @@ def wrong_element(patch):
 
     def put(self, old, new):
         element = (self.element + 1) % self.branch.site.num_components
-        return real(scope.SingleElement(self.branch, self.words, element), old, new)
+        return real(scope.SingleElement(self.branch, self.words, element, self.pace), old, new)
 
     patch.setattr(scope.SingleElement, "put", put)
 
 
 def stale_terms(patch):
-    real = step.EntryView.move
+    real = entry.EntryView.move
 
     def move(self, words, chains, *others):
         moved, *rest = real(self, words, chains, *others)
         return Chains(moved.latent, chains.log_terms, moved.outputs), *rest
 
-    patch.setattr(step.EntryView, "move", move)
+    patch.setattr(entry.EntryView, "move", move)
 
 
 def accept_nan(patch):
@@ -162,7 +164,30 @@ def no_penalty(patch):
     patch.setattr(UCB, "propagate_rewards", propagate)
 
 
+def temper_prior_too(patch):
+    real = scope.compare
+
+    def compare(scope, new, old):
+        everything = dataclasses.replace(
+            scope.branch, is_tempered=(True,) * len(scope.branch.is_tempered)
+        )
+        return real(dataclasses.replace(scope, branch=everything), new, old)
+
+    patch.setattr(metropolis, "compare", compare)
+
+
+def never_temper(patch):
+    real = scope.compare
+
+    def compare(scope, new, old):
+        return real(dataclasses.replace(scope, pace=scope.pace._replace(beta=1.0)), new, old)
+
+    patch.setattr(metropolis, "compare", compare)
+
+
 MUTANTS = [
+    (temper_prior_too, lambda: check_program("chain", beta=0.3)),
+    (never_temper, lambda: check_program("chain", beta=0.3)),
     (no_q_correction, lambda: check_program("chain")),
     (q_from_scaled_terms, lambda: check_program("observed collider")),
     (drop_terms(lambda site, term: (site, term) == ("b", "c")), lambda: check_program("chain")),
@@ -177,6 +202,8 @@ MUTANTS = [
     (no_penalty, check_against_algorithm_3),
 ]
 IDS = [
+    "prior tempered too",
+    "data never tempered",
     "missing q-correction",
     "q from scaled terms",
     "child not rescored",

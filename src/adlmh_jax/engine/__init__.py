@@ -2,6 +2,7 @@
 
 from adlmh_jax.engine.build import Engine, build_engine, check_schedule
 from adlmh_jax.engine.config import RunConfig
+from adlmh_jax.engine.entry import view_entry
 from adlmh_jax.engine.host import use_all_cores, use_compilation_cache, use_default_cache
 from adlmh_jax.engine.inplace import run_branch
 from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watch_signals
@@ -26,8 +27,14 @@ from adlmh_jax.engine.runner import (
     share,
     to_host,
 )
-from adlmh_jax.engine.starting import MAX_TRIES, build_draw, repair, start_superchains
-from adlmh_jax.engine.step import view_entry
+from adlmh_jax.engine.starting import (
+    MAX_TRIES,
+    build_draw,
+    can_anneal,
+    first_beta,
+    repair,
+    start_superchains,
+)
 from adlmh_jax.engine.superchain import (
     EngineSpec,
     Keep,
@@ -58,12 +65,14 @@ __all__ = [
     "SuperchainState",
     "build_draw",
     "build_engine",
+    "can_anneal",
     "check_memory",
     "check_schedule",
     "choose_devices",
     "choose_names",
     "copy_state",
     "find_rows",
+    "first_beta",
     "init_superchain",
     "make_key",
     "make_meter",

@@ -85,6 +85,9 @@ def build_engine(
         ),
         keep=Keep() if keep is None else keep,
         outputs=program.output_layout.rows(),
+        likelihood=program.term_layout.rows(
+            name for name in program.term_layout.names if name not in program.sites.names
+        ),
     )
     return Engine(
         program=program,

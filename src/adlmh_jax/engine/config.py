@@ -34,6 +34,8 @@ class RunConfig:
         Steps with frozen weights; 1 is exactly the paper. None: see `default_epoch`.
     adapt
         Whether the schedule learns during warm-up only, or always.
+    start
+        Whether chains go from prior to posterior as particles, or start at prior draws.
     """
 
     num_chains: int = 256
@@ -43,6 +45,7 @@ class RunConfig:
     thinning: int | None = None
     epoch: int | None = None
     adapt: Literal["warmup", "always"] = "warmup"
+    start: Literal["anneal", "prior"] = "anneal"
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no run."""
@@ -68,6 +71,8 @@ class RunConfig:
                 raise ValueError(f"`{name}` must be at most {MAX_NUMBER}, got {value}.")
         if self.adapt not in ("warmup", "always"):
             raise ValueError(f'`adapt` must be "warmup" or "always", got {self.adapt!r}.')
+        if self.start not in ("anneal", "prior"):
+            raise ValueError(f'`start` must be "anneal" or "prior", got {self.start!r}.')
         self._check_superchains()
 
     def _check_superchains(self) -> None:

@@ -24,7 +24,9 @@ from adlmh_jax.engine.superchain import (
     EngineSpec,
     Kept,
     Phase,
+    Start,
     SuperchainState,
+    anneal_until,
     init_superchain,
     run_round,
 )
@@ -130,19 +132,26 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
     return Devices(mesh, chosen[0].platform == "cpu")
 
 
-def place(devices: Devices, engine: Engine, data: KernelData, chains: Chains) -> RunState:
+def place(
+    devices: Devices, engine: Engine, data: KernelData, chains: Chains, start: Start
+) -> RunState:
     """Put the superchains on their devices; their chains, ``[S, ...]``, come from the host."""
     learned = engine.init_schedule(chains.log_terms.shape[-1])
-    return RunState(0, _init_superchains(engine.spec, devices, data, learned, chains))
+    return RunState(0, _init_superchains(engine.spec, devices, data, learned, chains, start))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _init_superchains(
-    spec: EngineSpec, devices: Devices, data: KernelData, learned: Any, chains: Chains
+    spec: EngineSpec,
+    devices: Devices,
+    data: KernelData,
+    learned: Any,
+    chains: Chains,
+    start: Start,
 ) -> SuperchainState:
     """Return superchains at their chains, laid over the devices."""
-    start = functools.partial(init_superchain, spec, data, learned)
-    return lax.with_sharding_constraint(jax.vmap(start)(chains), devices.sharding)
+    init = functools.partial(init_superchain, spec, data, learned)
+    return lax.with_sharding_constraint(jax.vmap(init)(chains, start), devices.sharding)
 
 
 def share(devices: Devices, tree: Any) -> Any:
@@ -291,8 +300,11 @@ def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
         )
         host.save(last)
 
-    warmup = Phase(as_array(True), as_array(0, np.int32))
-    sampling = Phase(as_array(config.adapt == "always"), as_array(config.num_samples, np.int32))
+    until = as_array(anneal_until(run.spec.plan, config.num_warmup), np.int32)
+    warmup = Phase(as_array(True), as_array(0, np.int32), until)
+    sampling = Phase(
+        as_array(config.adapt == "always"), as_array(config.num_samples, np.int32), until
+    )
     for name, phase, total in (
         ("warmup", warmup, config.num_warmup),
         ("samples", sampling, config.num_samples),

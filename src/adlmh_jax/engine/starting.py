@@ -2,15 +2,19 @@
 
 import functools
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from adlmh_jax.engine.annealing import MIN_PARTICLES, MIN_ROUNDS
+from adlmh_jax.engine.build import Engine
+from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.keys import START, fold_in
 from adlmh_jax.engine.step import draw, move
+from adlmh_jax.engine.superchain import Start, anneal_until
 from adlmh_jax.model import Program
 from adlmh_jax.moves import Kernel, KernelData, accept_unless_worse, build_kernel, build_start
 from adlmh_jax.proposals import plan_sites, walk_or_draw
@@ -21,9 +25,27 @@ MAX_STEPS = 1 << 15  # by which single choices are moved while no chain gets any
 STEPS_PER_CALL = 256
 
 
+class Started(NamedTuple):
+    """Chains at starting points, and how they were found.
+
+    Attributes
+    ----------
+    chains
+        At points of finite density.
+    num_runs
+        How often the program was run for each chain, ``[C]``.
+    is_repaired
+        Whether some are no prior draws, but had single choices moved.
+    """
+
+    chains: Chains
+    num_runs: Any
+    is_repaired: bool
+
+
 def start_chains(
     program: Program, key: Key, num_chains: int, given: Position | None = None
-) -> Chains:
+) -> Started:
     """Start chains at points of finite density: prior draws, repaired choice by choice if need be.
 
     Parameters
@@ -49,13 +71,14 @@ def start_chains(
     """
     if given is None:
         given = {n: _for_each_chain(program, n, num_chains) for n in program.init}
-    chains = build_draw(program)(key, num_chains, given)
-    if _num_impossible(chains).any():
+    chains, num_runs = build_draw(program)(key, num_chains, given)
+    is_repaired = bool(_num_impossible(chains).any())
+    if is_repaired:
         chains = repair(program, fold_in(key, MAX_TRIES), chains, given)
     program.check_given(chains, given)
     if _num_impossible(chains).any():
         raise program.no_finite_start(chains, MAX_TRIES)
-    return chains
+    return Started(chains, num_runs, is_repaired)
 
 
 def _for_each_chain(program: Program, name: str, num_chains: int) -> Any:
@@ -72,28 +95,56 @@ def _for_each_chain(program: Program, name: str, num_chains: int) -> Any:
 
 def start_superchains(
     program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
-) -> Chains:
+) -> Started:
     """Start all chains, ``[S, ..., C]``, on the host; those of a superchain together, if asked."""
     each = 1 if together else num_chains
-    chains = start_chains(program, fold_in(key, START), num_superchains * each)
+    started = start_chains(program, fold_in(key, START), num_superchains * each)
 
     def by_superchain(leaf: Array) -> np.ndarray:
         array = np.asarray(leaf)
         spread = np.repeat(array, num_chains, axis=-1) if together else array
         return np.moveaxis(spread.reshape(len(array), num_superchains, num_chains), 1, 0)
 
-    return jax.tree.map(by_superchain, chains)
+    chains = jax.tree.map(by_superchain, started.chains)
+    num_runs = np.asarray(started.num_runs).reshape(num_superchains, each)
+    return Started(chains, num_runs, started.is_repaired)
 
 
-def build_draw(program: Program) -> Callable[[Key, int, Position], Chains]:
-    """Return ``(key, num_chains, given) -> chains``, which can be traced.
+def can_anneal(engine: Engine, config: RunConfig) -> bool:
+    """Whether a run goes from prior to posterior: there are particles, a prior, and time."""
+    program = engine.program
+    traced, names = program.traced, program.sites.names
+    # What is drawn from the prior must have the density that the terms of the prior say.
+    is_plain = all(traced.priors[name] == traced.terms[name] for name in names)
+    has_time = anneal_until(engine.spec.plan, config.num_warmup) >= MIN_ROUNDS
+    is_asked = config.start == "anneal" and config.chains_each >= MIN_PARTICLES
+    has_data = bool(engine.spec.likelihood)
+    return is_asked and has_time and has_data and is_plain and not program.init
+
+
+def first_beta(started: Started, is_annealed: bool) -> Start:
+    """Return where superchains begin, ``[S]``.
+
+    Prior draws of density zero were drawn anew: the evidence has their share as a factor.
+    """
+    num_superchains, num_chains = started.num_runs.shape
+    log_evidence = np.log(num_chains / started.num_runs.sum(axis=1))
+    is_known = is_annealed and not started.is_repaired
+    return Start(
+        beta=np.full(num_superchains, 0.0 if is_annealed else 1.0),
+        log_evidence=np.where(is_known, log_evidence, np.nan),
+    )
+
+
+def build_draw(program: Program) -> Callable[[Key, int, Position], tuple[Chains, Array]]:
+    """Return ``(key, num_chains, given) -> (chains, number of runs of each)``, which can be traced.
 
     What is not given is drawn from the prior; chains of density zero draw again, up to 100 times.
     Those that found no point of finite density have terms that are not finite.
     """
     kernel, data = build_start(program)
 
-    def draw_start(key: Key, num_chains: int, given: Position) -> Chains:
+    def draw_start(key: Key, num_chains: int, given: Position) -> tuple[Chains, Array]:
         is_given = np.array([name in given for name in program.sites.names])
         empty = program.empty_chains(num_chains, given)
         return _draw_until_finite(kernel, data, empty, key, is_given)
@@ -104,8 +155,11 @@ def build_draw(program: Program) -> Callable[[Key, int, Position], Chains]:
 @functools.partial(jax.jit, static_argnums=0)
 def _draw_until_finite(
     kernel: Kernel, data: KernelData, empty: Chains, key: Key, is_given: Array
-) -> Chains:
-    """Run the program for every chain, again for those where a term is impossible."""
+) -> tuple[Chains, Array]:
+    """Run the program for every chain, again for those where a term is impossible.
+
+    Returns the chains, and the number of runs of each.
+    """
 
     def run_program(key: Key) -> Chains:
         def draw_site(chains: Chains, inputs: tuple[Array, Array]) -> tuple[Chains, None]:
@@ -116,20 +170,21 @@ def _draw_until_finite(
 
         return lax.scan(draw_site, empty, (jnp.arange(is_given.size), is_given))[0]
 
-    def is_needed(carry: tuple[Array, Chains]) -> Array:
-        attempt, chains = carry
+    def is_needed(carry: tuple[Array, Chains, Array]) -> Array:
+        attempt, chains, _ = carry
         is_bad = ~jnp.all(jnp.isfinite(chains.log_terms))
         return (attempt == 0) | ((attempt < MAX_TRIES) & is_bad)
 
-    def run(carry: tuple[Array, Chains]) -> tuple[Array, Chains]:
-        attempt, chains = carry
+    def run(carry: tuple[Array, Chains, Array]) -> tuple[Array, Chains, Array]:
+        attempt, chains, num_runs = carry
         is_first = attempt == 0
         is_bad = is_first | ~jnp.all(jnp.isfinite(chains.log_terms), axis=0)
         key_attempt = jnp.where(is_first, key, jax.random.fold_in(key, attempt))
-        return attempt + 1, _replace(is_bad, run_program(key_attempt), chains)
+        return attempt + 1, _replace(is_bad, run_program(key_attempt), chains), num_runs + is_bad
 
     # The first attempt is a turn of the loop too: the program is compiled once.
-    return lax.while_loop(is_needed, run, (jnp.int32(0), empty))[1]
+    none = jnp.zeros(empty.log_terms.shape[-1], jnp.int32)
+    return lax.while_loop(is_needed, run, (jnp.int32(0), empty, none))[1:]
 
 
 def repair(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:

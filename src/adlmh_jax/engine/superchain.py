@@ -12,10 +12,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from adlmh_jax.engine.step import Counts, empty_counts, move
+from adlmh_jax.engine.annealing import (
+    Annealing,
+    Particles,
+    Way,
+    anneal,
+    annealing_weights,
+    init_annealing,
+)
+from adlmh_jax.engine.entry import Steps
+from adlmh_jax.engine.step import Counts, empty_counts, locate_walks, move
 from adlmh_jax.graph import Rows, take_rows
 from adlmh_jax.moves import Kernel, KernelData, to_uniform
-from adlmh_jax.proposals import Evidence, Tuning, init_tuning, tune
+from adlmh_jax.proposals import Evidence, Tuning, init_tuning, tune, watch
 from adlmh_jax.schedules import Schedule, select
 from adlmh_jax.statistics import (
     Statistics,
@@ -26,6 +35,8 @@ from adlmh_jax.statistics import (
     update_tallies,
 )
 from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key, float_type
+
+RUNGS = 0xFFFFFFFF  # no epoch has this number: for the keys of annealing
 
 
 class SuperchainState(NamedTuple):
@@ -43,6 +54,8 @@ class SuperchainState(NamedTuple):
         Moments of the outputs.
     has_moved
         Whether each component has changed in each chain since warm-up, ``[N, C]``.
+    annealing
+        How far the superchain is on its way from prior to posterior.
     """
 
     chains: Chains
@@ -52,6 +65,7 @@ class SuperchainState(NamedTuple):
     entry_tallies: Tallies
     statistics: Statistics
     has_moved: Array
+    annealing: Annealing
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,11 @@ def plan_rounds(thinning: int, epoch: int, has_one_draw: bool = False) -> RoundP
     return RoundPlan(thinning, num_epochs, 1, -(-thinning // num_epochs))
 
 
+def anneal_until(plan: RoundPlan, num_warmup: int) -> int:
+    """Return the round before which annealing must have ended: half of the warm-up is left."""
+    return num_warmup // plan.num_draws // 2
+
+
 class Phase(NamedTuple):
     """What changes between warm-up and sampling: numbers, so that both share their code.
 
@@ -96,10 +115,13 @@ class Phase(NamedTuple):
         Whether the schedule learns.
     max_draws
         How many draws the statistics take in; 0 during warm-up.
+    anneal_until
+        The round before which annealing must have come to its end.
     """
 
     is_adapting: Array
     max_draws: Array
+    anneal_until: Array
 
 
 class Kept(NamedTuple):
@@ -152,6 +174,8 @@ class EngineSpec:
         What is recorded of a draw.
     outputs
         Where the scalar outputs are, in the order of the program.
+    likelihood
+        Where the terms of the data are: those of no latent site.
     """
 
     kernel: Kernel
@@ -159,6 +183,7 @@ class EngineSpec:
     plan: RoundPlan
     keep: Keep
     outputs: Rows
+    likelihood: Rows
 
     def num_logged(self, num_chains: int) -> int:
         """Return how many chains the schedule learns from."""
@@ -166,20 +191,38 @@ class EngineSpec:
         return self.schedule.num_logged(kernel.num_entries, kernel.num_outputs, num_chains)
 
 
+class Start(NamedTuple):
+    """How a superchain begins: at which beta, and with what estimate of the evidence."""
+
+    beta: Any
+    log_evidence: Any
+
+
+THERE = Start(beta=1.0, log_evidence=float("nan"))  # at the posterior, without an estimate
+
+
 def init_superchain(
-    spec: EngineSpec, data: KernelData, learned: Any, chains: Chains
+    spec: EngineSpec, data: KernelData, learned: Any, chains: Chains, start: Start = THERE
 ) -> SuperchainState:
     """Return a superchain at its chains, whose schedule knows what it does at the start."""
     kernel, num_chains = spec.kernel, chains.log_terms.shape[-1]
+    tuning = init_tuning(data.traits, kernel.walk_dimension)
     return SuperchainState(
         chains=chains,
         schedule=jax.tree.map(jnp.asarray, learned),
-        tuning=init_tuning(data.traits),
+        tuning=_watch_walks(spec, data, chains, tuning),
         tallies=init_tallies(kernel.num_components),
         entry_tallies=init_tallies(kernel.num_entries),
         statistics=init_statistics(kernel.num_outputs, num_chains),
         has_moved=jnp.zeros((kernel.num_components, num_chains), bool),
+        annealing=init_annealing(Way(kernel, data, spec.likelihood), chains, *start),
     )
+
+
+def _watch_walks(spec: EngineSpec, data: KernelData, chains: Chains, tuning: Tuning) -> Tuning:
+    """Learn the covariances of walks from where the chains are."""
+    free = locate_walks(spec.kernel, data, chains)
+    return tuning._replace(walks=watch(tuning.walks, free, data.traits.walk_dimensions))
 
 
 def run_epoch(
@@ -199,7 +242,7 @@ def run_epoch(
     num_logged = spec.num_logged(num_chains)
     words, entries, variants = _draw_steps(spec, key, state, num_chains)
     entries = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, entries, -1)
-    scales = jnp.exp(state.tuning.log_scale)
+    steps = Steps(jnp.exp(state.tuning.log_scale), state.tuning.walks.factor, state.annealing.beta)
 
     def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
         (chains, counts), (words, entry, variant) = carry, inputs
@@ -210,7 +253,7 @@ def run_epoch(
             chains,
             entry,
             variant,
-            scales=scales,
+            steps=steps,
             counts=counts,
             num_logged=num_logged,
         )
@@ -229,7 +272,7 @@ def run_epoch(
     start = (state.chains, empty_counts(kernel.num_slots, state.has_moved), state.statistics)
     (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
 
-    def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
+    def learn_pace(tuning: Tuning) -> Tuning:
         evidence = Evidence(
             entries=entries,
             variants=variants,
@@ -237,38 +280,31 @@ def run_epoch(
             taken=counts.taken,
             num_chains=num_chains,
         )
-        return _learn(spec, data, learned, EpochLog(entries, *_join(log)), evidence)
+        tuning = tune(data.traits, tuning, evidence) if kernel.has_tuning else tuning
+        return _watch_walks(spec, data, chains, tuning) if kernel.walks else tuning
 
-    learned, tuning = lax.cond(
-        phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
-    )
+    tuning = lax.cond(phase.is_adapting, learn_pace, lambda same: same, state.tuning)
+    schedule = state.schedule
+    if spec.schedule.award is not None:
+        schedule = lax.cond(
+            phase.is_adapting & (state.annealing.beta >= 1.0),
+            spec.schedule.award,
+            lambda same, _: same,
+            schedule,
+            EpochLog(entries, *_join(log)),
+        )
     tallies, entry_tallies = _tally(kernel, data, state, entries, counts)
     new = SuperchainState(
         chains=chains,
-        schedule=learned,
+        schedule=schedule,
         tuning=tuning,
         tallies=tallies,
         entry_tallies=entry_tallies,
         statistics=statistics,
         has_moved=counts.has_moved & (phase.max_draws > 0),
+        annealing=state.annealing,
     )
     return new, kept
-
-
-def _learn(
-    spec: EngineSpec,
-    data: KernelData,
-    learned: tuple[Any, Tuning],
-    log: EpochLog,
-    evidence: Evidence,
-) -> tuple[Any, Tuning]:
-    """Let the schedule and the tuning of proposals learn from an epoch."""
-    schedule_state, tuning = learned
-    if spec.schedule.award is not None:
-        schedule_state = spec.schedule.award(schedule_state, log)
-    if spec.kernel.has_tuning:
-        tuning = tune(data.traits, tuning, evidence)
-    return schedule_state, tuning
 
 
 def _draw_steps(
@@ -277,7 +313,12 @@ def _draw_steps(
     """Draw the random words, the entries and the variants of an epoch's steps, in bulk."""
     num_steps, num_words = spec.plan.epoch_steps, spec.kernel.num_words
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
-    entries = select(bits[:num_steps], spec.schedule.weights(state.schedule))
+    weights = jnp.where(
+        state.annealing.beta < 1.0,
+        annealing_weights(spec.kernel),
+        spec.schedule.weights(state.schedule),
+    )
+    entries = select(bits[:num_steps], weights)
     variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)
     return words, entries, variants.astype(jnp.int32)
@@ -318,6 +359,22 @@ def _join(tree: Any) -> Any:
     )
 
 
+def _anneal(
+    spec: EngineSpec, data: KernelData, key: Key, rounds_left: Array, state: SuperchainState
+) -> SuperchainState:
+    """Let a superchain that is still on its way climb to the next rung, if it is time."""
+    annealing = state.annealing
+    key_rung = jax.random.fold_in(jax.random.fold_in(key, RUNGS), annealing.num_rungs)
+    chains, walks, annealing = anneal(
+        Way(spec.kernel, data, spec.likelihood),
+        key_rung,
+        rounds_left,
+        Particles(state.chains, state.tuning.walks, annealing),
+    )
+    tuning = state.tuning._replace(walks=walks)
+    return state._replace(chains=chains, tuning=tuning, annealing=annealing)
+
+
 def run_round(
     spec: EngineSpec,
     data: KernelData,
@@ -332,6 +389,7 @@ def run_round(
     grouped into chunks nor on where they run.
     """
     plan = spec.plan
+    state = _anneal(spec, data, key, phase.anneal_until - index, state)
 
     def epoch(state: SuperchainState, number: Array) -> tuple[SuperchainState, Kept]:
         key_epoch = jax.random.fold_in(key, index * plan.num_epochs + number)

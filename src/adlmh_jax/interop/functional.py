@@ -163,7 +163,7 @@ def as_algorithm(
         rng_key: Key, num_chains: int, given: Mapping[str, Any] | None = None
     ) -> tuple[Position, Array]:
         checked = check_values(program, given or {}, "given", (num_chains,))
-        chains = draw_start(rng_key, num_chains, checked)
+        chains, _ = draw_start(rng_key, num_chains, checked)
         position = program.latent_layout.unpack(chains.latent)
         is_finite = jnp.all(jnp.isfinite(chains.log_terms), axis=0)
         # Prior draws lie in their supports.
@@ -185,7 +185,7 @@ def _iterate(
     spec: EngineSpec, data: KernelData, is_adapting: Array, key: Key, state: SuperchainState
 ) -> tuple[SuperchainState, IterationInfo]:
     """Run one round and say what happened in it."""
-    phase = Phase(is_adapting, max_draws=jnp.int32(0))
+    phase = Phase(is_adapting, max_draws=jnp.int32(0), anneal_until=jnp.int32(0))
     new, kept = run_round(spec, data, phase, key, jnp.int32(0), state)
     selected, accepted, invalid = _new_counts(state.tallies, new.tallies)
     rate = jnp.sum(accepted) / jnp.maximum(1, jnp.sum(selected))

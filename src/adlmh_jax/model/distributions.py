@@ -79,6 +79,40 @@ def unconstraining(fn: Any) -> Any:
     return None if is_real else biject_to(fn.support)
 
 
+def free_shape(fn: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape of a value on the unconstrained scale; None if there is no such scale."""
+    if fn.support.is_discrete:
+        return None
+    try:
+        transform = unconstraining(fn)
+    except NotImplementedError:  # NumPyro's word for a support that it cannot transform
+        return None
+    return shape if transform is None else tuple(transform.inverse_shape(shape))
+
+
+def to_free(fn: Any, value: Array) -> Array:
+    """Return a value on the unconstrained scale."""
+    transform = unconstraining(fn)
+    return value if transform is None else transform._inverse(value)
+
+
+def from_free(fn: Any, free: Array) -> tuple[Array, Array]:
+    """Return a value, and the logarithm of the Jacobian, given it on the unconstrained scale."""
+    transform = unconstraining(fn)
+    if transform is None:
+        return free, jnp.zeros(())
+    value = transform(free)
+    return value, jnp.sum(transform.log_abs_det_jacobian(free, value))
+
+
+def mean_of(fn: Any, shape: tuple[int, ...]) -> Array | None:
+    """Return the means of a site's elements; None if its distribution does not say."""
+    try:
+        return jnp.broadcast_to(fn.mean, shape)
+    except (AttributeError, NotImplementedError, ValueError):
+        return None
+
+
 def enumerate_support(fn: Any) -> Array | None:
     """Return the values of a finite scalar support, if they are the same for every element."""
     if not fn.has_enumerate_support or fn.event_shape:

@@ -18,6 +18,7 @@ from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.model.distributions import (
     enumerate_support,
+    free_shape,
     in_support,
     is_factor,
     is_improper,
@@ -55,6 +56,8 @@ class Site:
         Whether values can be drawn from its distribution; not so for an ImproperUniform.
     is_enumerated
         Whether the model marks it for NumPyro's enumeration.
+    free_shape
+        Shape of its value on the unconstrained scale; None if it has none.
     """
 
     name: str
@@ -66,6 +69,13 @@ class Site:
     candidates: tuple[float, ...] = ()
     has_prior: bool = True
     is_enumerated: bool = False
+    free_shape: tuple[int, ...] | None = None
+
+    @property
+    def is_count(self) -> bool:
+        """Whether choices are single integers whose values are no list."""
+        is_integer = self.dtype.startswith(("int", "uint"))
+        return self.is_discrete and is_integer and not self.event_shape and not self.candidates
 
     @property
     def num_components(self) -> int:
@@ -240,6 +250,7 @@ def _sketch_site(name: str, message: dict[str, Any]) -> _Sketch:
         support=Support(""),
         has_prior=not is_improper(fn),
         is_enumerated=message["infer"].get("enumerate") == "parallel",
+        free_shape=free_shape(fn, shape),
     )
     return _Sketch(site, fn.support, bounds_of(fn.support), enumerate_support(fn))
 

@@ -10,7 +10,15 @@ import jax.numpy as jnp
 from adlmh_jax.graph import Graph, begins_with, fixed_key, key_struct, trace_graph
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, ModelRun
-from adlmh_jax.model.distributions import draw, in_support, log_terms, unmasked
+from adlmh_jax.model.distributions import (
+    draw,
+    from_free,
+    in_support,
+    log_terms,
+    mean_of,
+    to_free,
+    unmasked,
+)
 from adlmh_jax.model.hidden import check_data, check_keys, check_runs
 from adlmh_jax.model.outputs import select_outputs
 from adlmh_jax.model.sites import SiteTable
@@ -44,6 +52,13 @@ class Traced:
     proposed, log_q_ratios
         What the further proposals of a site would propose, and their log ratios; the proposals are
         numbered from 0.
+    frees
+        Inputs: the value of each continuous site on the unconstrained scale.
+    to_free, from_free, log_jacobians
+        The present value on that scale; the value that belongs to the input, and the logarithm of
+        the Jacobian there.
+    means
+        Of each count without a bound, where its distribution says.
     """
 
     graph: Graph
@@ -57,6 +72,11 @@ class Traced:
     draws: dict[str, int]
     proposed: dict[tuple[str, int], int]
     log_q_ratios: dict[tuple[str, int], int]
+    frees: dict[str, int]
+    to_free: dict[str, int]
+    from_free: dict[str, int]
+    log_jacobians: dict[str, int]
+    means: dict[str, int]
 
 
 Proposals = Mapping[tuple[str, int], Propose]
@@ -79,6 +99,8 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
         f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, float_type()) for s in sites.sites
     }
 
+    free = {site.name: site.free_shape for site in sites.sites if site.free_shape is not None}
+    inputs |= {f"free {n}": jax.ShapeDtypeStruct(s, sites[n].dtype) for n, s in free.items()}
     inputs[SEED] = key_struct()
     names: dict[str, list[Any]] = {}
 
@@ -101,6 +123,7 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
         {site: graph.inputs[f"value {site}"] for site in sites.names},
         {site: graph.inputs[f"key {site}"] for site in sites.names},
         {site: graph.inputs[f"scale {site}"] for site in sites.names},
+        frees={site: graph.inputs[f"free {site}"] for site in free},
         **{
             kind: dict(zip(names[kind], n, strict=True))
             for kind, n in zip(names, numbers, strict=True)
@@ -167,6 +190,10 @@ def _compute(
         "draws": {},
         "proposed": {},
         "log_q_ratios": {},
+        "to_free": {},
+        "from_free": {},
+        "log_jacobians": {},
+        "means": {},
     }
     for site in sites.sites:
         fn, value = latent[site.name]["fn"], position[site.name]
@@ -177,6 +204,13 @@ def _compute(
         sample_shape = site.shape[: len(site.shape) - len(fn.batch_shape + fn.event_shape)]
         new = draw(fn, key, sample_shape) if site.has_prior else value
         results["draws"][site.name] = jnp.asarray(new, site.dtype)
+        if site.free_shape is not None:
+            free, log_jacobian = from_free(unmasked(fn), inputs[f"free {site.name}"])
+            results["to_free"][site.name] = to_free(unmasked(fn), value)
+            results["from_free"][site.name] = jnp.asarray(free, site.dtype)
+            results["log_jacobians"][site.name] = _full(log_jacobian)
+        if site.is_count and (mean := mean_of(unmasked(fn), site.shape)) is not None:
+            results["means"][site.name] = mean
     for (name, number), propose in proposals.items():
         fn, value = unmasked(latent[name]["fn"]), position[name]
         scale = inputs[f"scale {name}"]

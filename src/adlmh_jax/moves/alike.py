@@ -109,5 +109,6 @@ class FactorFinder:
             shape=self.runs.graph.avals[self.runs.terms[first.name]].shape,
             plate=plate,
             axes=axes,
-            is_moved=self.runs.moved in first.reads.values(),
+            is_moved=not self.runs.moved.isdisjoint(first.reads.values()),
+            is_tempered=first.name not in self.runs.values,
         )

@@ -9,6 +9,7 @@ from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.elements import Element
 from adlmh_jax.moves.factors import Joint
 from adlmh_jax.moves.rolling import RolledReads, RunFinder, cut_terms
+from adlmh_jax.moves.walk import Walk
 from adlmh_jax.proposals import PRIOR, Variant
 
 ACCEPT_WORD = 0  # the first random word of a step decides on acceptance
@@ -74,12 +75,12 @@ class At:
 
 @dataclass(frozen=True)
 class Branch:
-    """The computations of a step that moves one site.
+    """The computations of a step that moves one site, or several together.
 
     Attributes
     ----------
     site
-        The moved site.
+        The moved site; the first of them.
     propose
         Its proposed value, and the log q ratio unless it is a prior draw.
     variant
@@ -91,7 +92,7 @@ class Branch:
     redraws
         Sites to redraw when their value falls out of its support.
     reads
-        The latent sites read; the moved site is the first.
+        The latent sites read; the moved sites are the first.
     noise
         Random inputs, by number.
     scale
@@ -107,7 +108,11 @@ class Branch:
     at
         For a branch of one element: where it is. None if whole sites are read.
     joint
-        For a move that sums other sites out: how. None for a move of one site.
+        For a move that sums other sites out: how. None if nothing is summed out.
+    walk
+        For a walk of several sites at once: how. None for a move of one site.
+    is_tempered
+        Which of the scored terms are of the data, not of the prior.
     """
 
     site: Site
@@ -126,13 +131,35 @@ class Branch:
     term_axes: tuple[tuple[int, ...], ...]
     at: At | None = None
     joint: Joint | None = None
+    walk: Walk | None = None
+    is_tempered: tuple[bool, ...] = ()
 
     @property
     def moved(self) -> tuple[int, ...]:
         """Which of the reads may have new values after the move."""
+        movers = len(self.walk.sites) if self.walk else 1
         if self.joint:
-            return self.joint.moved
-        return (0, *(redraw.read for redraw in self.redraws))
+            return (*range(movers if self.joint.has_mover else 0), *self.joint.moved)
+        return (*range(movers), *(redraw.read for redraw in self.redraws))
+
+    @property
+    def num_decided(self) -> int:
+        """Number of decisions: one for each element of a block; none if nothing is proposed."""
+        if self.joint and not self.joint.has_mover:
+            return 0
+        return self.site.num_components if self.variant.is_block else 1
+
+    @property
+    def moved_sizes(self) -> tuple[int, ...]:
+        """Number of components that are counted of each moved value."""
+        own = [site.num_components for site in self.walk.sites] if self.walk else []
+        own = own or ([self.num_decided] if self.num_decided else [])
+        return (*own, *(self.joint.run_sizes if self.joint else ()))
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether its steps have a length that is learned."""
+        return self.scale is not None or self.walk is not None
 
 
 @dataclass(frozen=True)
@@ -150,7 +177,7 @@ class Cut:
     constants, literals
         Values, by number, and which of them are numbers in the model's text.
     moved_names
-        The moved site; where others are summed out, the first site of each run of them too.
+        The moved sites; where others are summed out, the first site of each run of them too.
     """
 
     branch: Branch
@@ -209,7 +236,7 @@ def cut_branch(
         terms=traced.terms,
         latent_layout=layouts[0],
         term_layout=layouts[1],
-        moved=name,
+        moved=frozenset({name}),
     )
     score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll)
     outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
@@ -241,6 +268,7 @@ def cut_branch(
         own_term=[first for first, _ in terms].index(name) if is_plain else 0,
         term_axes=term_axes,
         at=_at(element, cutter) if element else None,
+        is_tempered=tuple(term not in traced.values for term, _ in terms),
     )
     constants, literals = all_constants(cutter, rolled)
     return Cut(
@@ -347,5 +375,7 @@ def _signature(branch: Branch, constants: dict) -> Hashable:
         branch.term_axes,
         branch.at,
         branch.joint.signature() if branch.joint else None,
+        branch.walk.signature() if branch.walk else None,
+        branch.is_tempered,
         tuple((number, v.shape, str(v.dtype)) for number, v in constants.items()),
     )

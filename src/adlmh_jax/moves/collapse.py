@@ -22,13 +22,14 @@ from adlmh_jax.graph import Stack, Table, take
 from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.factors import (
     Candidates,
+    Factor,
     Joint,
     Summed,
     static_candidates,
     values_in_scopes,
 )
-from adlmh_jax.moves.metropolis import Accept, log_q_ratio, to_uniform
-from adlmh_jax.moves.scope import Before, Moved, Scope
+from adlmh_jax.moves.metropolis import Accept, log_q_ratio, propose, to_uniform
+from adlmh_jax.moves.scope import Before, Moved, Scope, compare
 from adlmh_jax.types import Array
 
 
@@ -57,20 +58,28 @@ class Decided(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What tabulates the terms of the summed sites: their candidates, and their present terms."""
+    """What tabulates the terms of the summed sites: their candidates, and their present terms.
+
+    Terms of the data count beta times.
+    """
 
     joint: Joint
     candidates: Sequence["Tried"]
     log_terms: Sequence[Array]
+    beta: Array | float
 
     def make(self, known: Mapping[int, Any], only_moved: bool = False) -> list[Table]:
         """Return tables at known values of all else; if asked, only those that it changes."""
         values = [tried.values for tried in self.candidates]
         return [
-            factor.tabulate(known, values, terms)
+            self._temper(factor, factor.tabulate(known, values, terms))
             for factor, terms in zip(self.joint.factors, self.log_terms, strict=True)
             if factor.is_moved or not only_moved
         ]
+
+    def _temper(self, factor: Factor, table: Table) -> Table:
+        weights = table.log_weights
+        return table._replace(log_weights=self.beta * weights) if factor.is_tempered else table
 
     def complete(self, tables: Sequence[Table]) -> list[Table]:
         """Add for each window which of its integers are in the support."""
@@ -100,7 +109,7 @@ def collapse(
         _candidates(variable, old, place)
         for variable, place in zip(joint.variables, places, strict=True)
     ]
-    tables = Tables(joint, candidates, factor_terms)
+    tables = Tables(joint, candidates, factor_terms, scope.pace.beta)
     if joint.has_mover:
         decided = _move(branch, old, scope, tables, plain_terms, accept)
     else:
@@ -130,12 +139,10 @@ def _move(
     plain_terms: Sequence[Array],
     accept: Accept,
 ) -> Decided:
-    """Propose a new value of the moved site, and accept or reject it."""
-    own = branch.reads[0].number
-    proposed, *given_ratio = branch.propose.run(old)
-    new = {**old, own: scope.put(old[own], proposed)}
+    """Propose new values of what moves, and accept or reject them."""
+    new, proposed, given_ratio = propose(branch, old, scope)
     log_terms = branch.score.run(new)
-    log_p_ratio = scope.reduce([n - o for n, o in zip(log_terms, plain_terms, strict=True)])
+    log_p_ratio = compare(scope, log_terms, plain_terms)
     log_q = log_q_ratio(branch, given_ratio, old, new, plain_terms, log_terms)
     before, after = tables.make(old), tables.make(new, only_moved=True)
     log_z, memories = _sum_both(tables, _cleaned(before), _cleaned(after))
@@ -144,9 +151,10 @@ def _move(
     is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
     is_accepted = accept(scope, log_ratio, log_terms, plain_terms)
-    values = scope.choose_values(is_accepted, [new[own]], [old[own]])
+    own = [read.number for read in branch.reads[: len(proposed)]]
+    values = scope.choose_values(is_accepted, proposed, [old[number] for number in own])
     return Decided(
-        known={**old, own: values[0]},
+        known={**old, **dict(zip(own, values, strict=True))},
         values=values,
         log_terms=scope.choose_terms(is_accepted, log_terms, plain_terms),
         memory=_choose_memory(is_accepted, memories),

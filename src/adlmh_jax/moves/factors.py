@@ -60,7 +60,9 @@ class Factor:
     plate, axes
         The plate of its variables, and which axes of the term carry it.
     is_moved
-        Whether it depends on the site that is moved while others are summed out.
+        Whether it depends on what is moved while others are summed out.
+    is_tempered
+        Whether its terms are of the data, not of the prior.
     """
 
     body: Fragment
@@ -71,6 +73,7 @@ class Factor:
     plate: tuple[int, ...]
     axes: tuple[int, ...]
     is_moved: bool
+    is_tempered: bool
 
     def run(self, known: Mapping[int, Any], values: Sequence[Array], is_own: Any = True) -> Array:
         """Compute the terms ``[number, *shape]`` at the values of the summed variables.
@@ -130,6 +133,7 @@ class Factor:
             self.plate,
             self.axes,
             self.is_moved,
+            self.is_tempered,
         )
 
 
@@ -225,7 +229,7 @@ class Joint:
     runs
         Reads that hold several variables: number of the value, and the index of the read.
     moved
-        Which reads may have new values: the moved site first, if there is one.
+        Which of the reads hold them.
     draw_start
         The first random word of the draws.
     """
@@ -237,6 +241,11 @@ class Joint:
     runs: tuple[tuple[int, int], ...]
     moved: tuple[int, ...]
     draw_start: int
+
+    @property
+    def run_sizes(self) -> tuple[int, ...]:
+        """Number of components in each of the runs."""
+        return tuple(sum(v.size for v in self.variables if v.read == r) for _, r in self.runs)
 
     @property
     def num_uniforms(self) -> int:

@@ -7,15 +7,12 @@ import jax.numpy as jnp
 from adlmh_jax.graph import pick
 from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.metropolis import to_uniform
-from adlmh_jax.moves.scope import Before, Moved, Scope
+from adlmh_jax.moves.scope import Before, Moved, Scope, compare
 from adlmh_jax.types import Array
 
 
 def gibbs(branch: Branch, old: dict[int, Any], before: Before, scope: Scope) -> Moved:
-    """Draw what the scope covers from its full conditional; elements do not see each other.
-
-    Scores are sums of differences to the present terms: sums of many terms would lose digits.
-    """
+    """Draw what the scope covers from its full conditional; elements do not see each other."""
     own, site = branch.reads[0].number, branch.site
 
     def put(value: Array) -> Array:
@@ -23,8 +20,7 @@ def gibbs(branch: Branch, old: dict[int, Any], before: Before, scope: Scope) -> 
         return scope.put(old[own], full)
 
     def score(value: Array) -> Array:
-        terms = branch.score.run({**old, own: put(value)})
-        return scope.reduce([new - term for new, term in zip(terms, before.log_terms, strict=True)])
+        return compare(scope, branch.score.run({**old, own: put(value)}), before.log_terms)
 
     candidates = jnp.asarray(branch.variant.candidates, site.dtype)
     scores = scope.try_all(score, candidates)

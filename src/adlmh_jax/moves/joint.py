@@ -1,4 +1,4 @@
-"""What a step must compute that moves one site while others are summed out."""
+"""What a step must compute that moves several sites, or some while others are summed out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from adlmh_jax.moves.branch import (
 )
 from adlmh_jax.moves.factors import Joint, Summed
 from adlmh_jax.moves.rolling import RunFinder, cut_terms, is_next
+from adlmh_jax.moves.walk import Rider, Walk
 from adlmh_jax.proposals import JointPlan, Variant
 
 
@@ -38,16 +39,16 @@ class ValueRun:
 
 
 def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
-    """Cut out what a step needs that moves a site in the given variant, others summed out.
+    """Cut out what a step needs that moves sites in the given variant, others summed out.
 
     Where no site moves, the summed ones are drawn, all at once.
     """
-    traced, mover = program.traced, plan.mover
-    cutter, propose, noise = _cut_proposal(traced, mover, variant)
+    traced, movers = program.traced, plan.movers
+    cutter, propose, noise, walk = _cut_proposal(program, plan, variant)
     plain_names, factor_names = _split_terms(program, plan)
-    finder = _run_finder(program, mover)
+    finder = _run_finder(program, plan.moved)
     score, plain_terms, rolled = cut_terms(finder, plain_names, cutter, not variant.is_block)
-    prior = _cut_prior(traced, mover, plain_names, cutter, variant) if mover else None
+    prior = None if walk else _cut_prior(traced, movers, plain_names, cutter, variant)
     _check_proposal(program, plan, cutter)
     factor_finder = _factor_finder(program, plan, finder)
     factors, factor_terms = factor_finder.cut(factor_names, cutter, rolled)
@@ -57,18 +58,19 @@ def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
     # Values of summed sites are read in runs.
     reads, read_names = find_reads(traced, program.sites, cutter, rolled, left_out=plan.summed)
     first_run, key_start = len(reads), end_of(noise)
+    key_end = key_start + (KEY_WORDS if variant.is_block else 0) + (walk.num_words if walk else 0)
     joint = Joint(
-        has_mover=bool(mover),
+        has_mover=bool(movers),
         variables=_variables(program, plan, runs, first_run, inside, cutter),
         factors=tuple(factors),
         elimination=factor_finder.eliminate(factors),
         runs=tuple((run.number, first_run + i) for i, run in enumerate(runs)),
-        moved=(*((0,) if mover else ()), *range(first_run, first_run + len(runs))),
-        draw_start=key_start + (KEY_WORDS if variant.is_block else 0),
+        moved=tuple(range(first_run, first_run + len(runs))),
+        draw_start=key_end,
     )
     own = [first for first, _ in plain_terms]
     branch = Branch(
-        site=program.sites[mover or plan.summed[0]],
+        site=program.sites[(*movers, *plan.summed)[0]],
         variant=variant,
         propose=propose,
         score=score,
@@ -77,12 +79,14 @@ def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
         redraws=(),
         reads=(*reads, *(_run_read(program, run) for run in runs)),
         noise=tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
-        scale=_scale(traced, mover, cutter),
+        scale=_scale(traced, movers, cutter),
         key_start=key_start,
-        num_words=joint.draw_start + joint.num_words,
-        own_term=own.index(mover) if mover in own else 0,
+        num_words=key_end + (joint.num_words if plan.summed else 0),
+        own_term=own.index(movers[0]) if movers and movers[0] in own else 0,
         term_axes=_plain_axes(program, plan, plain_names) if variant.is_block else (),
-        joint=joint,
+        joint=joint if plan.summed else None,
+        walk=walk,
+        is_tempered=tuple(term not in traced.values for term in own),
     )
     constants, literals = all_constants(cutter, rolled)
     return Cut(
@@ -92,22 +96,53 @@ def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
         outputs=output_list,
         constants=constants,
         literals=literals,
-        moved_names=(*((mover,) if mover else ()), *(run.names[0] for run in runs)),
+        moved_names=(*plan.moved, *(run.names[0] for run in runs)),
     )
 
 
 def _cut_proposal(
-    traced: Traced, mover: str, variant: Variant
-) -> tuple[Cutter, Fragment, dict[int, Noise]]:
-    """Return a cutter, what proposes a value of the moved site, and the random inputs of that."""
+    program: Program, plan: JointPlan, variant: Variant
+) -> tuple[Cutter, Fragment, dict[int, Noise], Walk | None]:
+    """Return a cutter, what proposes values of the moved sites, and the random inputs of that."""
+    traced, movers = program.traced, plan.movers
     given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
-    if not mover:
-        return Cutter(traced.graph, given), Fragment((), ()), {}
+    if not movers:
+        return Cutter(traced.graph, given), Fragment((), ()), {}, None
+    if variant.is_walk:
+        cutter = Cutter(traced.graph, given | {traced.frees[name]: "free" for name in movers})
+        for name in plan.moved:
+            cutter.number(traced.values[name])
+        return cutter, Fragment((), ()), {}, _cut_walk(program, plan, cutter)
+    (mover,) = movers
     wanted = proposal_numbers(traced, mover, variant)
     noise = noise_sources(traced.graph, wanted, traced.keys[mover], ACCEPT_WORD + 1)
     cutter = Cutter(traced.graph, given | noise | {traced.scales[mover]: "scale"})
     cutter.number(traced.values[mover])
-    return cutter, cutter.cut(wanted), noise
+    return cutter, cutter.cut(wanted), noise, None
+
+
+def _cut_walk(program: Program, plan: JointPlan, cutter: Cutter) -> Walk:
+    traced, movers = program.traced, plan.movers
+    tables = (traced.to_free, traced.from_free, traced.log_jacobians)
+    to_free, from_free, log_jacobians = (cutter.cut([t[name] for name in movers]) for t in tables)
+    return Walk(
+        walkers=tuple(program.sites[name] for name in movers),
+        numbers=tuple(cutter.number(traced.values[name]) for name in movers),
+        to_free=to_free,
+        from_free=from_free,
+        log_jacobians=log_jacobians,
+        frees=tuple(cutter.number(traced.frees[name]) for name in movers),
+        riders=tuple(
+            Rider(
+                site=program.sites[name],
+                number=cutter.number(traced.values[name]),
+                mean=cutter.cut([traced.means[name]]),
+                inside=cutter.cut([traced.supports[name]]),
+            )
+            for name in plan.riders
+        ),
+        start=ACCEPT_WORD + 1,
+    )
 
 
 def _cut_supports(traced: Traced, plan: JointPlan, cutter: Cutter) -> dict[str, Fragment]:
@@ -119,26 +154,33 @@ def _cut_supports(traced: Traced, plan: JointPlan, cutter: Cutter) -> dict[str, 
 def _split_terms(program: Program, plan: JointPlan) -> tuple[list[str], list[str]]:
     """Return the touched terms that do not depend on summed sites, and those that do."""
     summed = {term for name in plan.summed for term in program.touches[name].terms}
-    own = set(program.touches[plan.mover].terms) if plan.mover else set()
+    own = {term for name in plan.moved for term in program.touches[name].terms}
     order = program.term_layout.names
     return [t for t in order if t in own - summed], [t for t in order if t in summed]
 
 
-def _run_finder(program: Program, mover: str) -> RunFinder:
+def _run_finder(program: Program, movers: Sequence[str]) -> RunFinder:
     return RunFinder(
         graph=program.traced.graph,
         values=program.traced.values,
         terms=program.traced.terms,
         latent_layout=program.latent_layout,
         term_layout=program.term_layout,
-        moved=mover,
+        moved=frozenset(movers),
     )
 
 
 def _cut_prior(
-    traced: Traced, mover: str, plain_names: Sequence[str], cutter: Cutter, variant: Variant
+    traced: Traced,
+    movers: Sequence[str],
+    plain_names: Sequence[str],
+    cutter: Cutter,
+    variant: Variant,
 ) -> Fragment | None:
     """Cut out the log prior of the moved site, unless it is its own term or not needed."""
+    if not movers:
+        return None
+    (mover,) = movers
     is_plain = mover in plain_names and traced.priors[mover] == traced.terms[mover]
     is_needed = (mover, variant.proposal) not in traced.log_q_ratios
     return cutter.cut([traced.priors[mover]]) if is_needed and not is_plain else None
@@ -150,8 +192,8 @@ def _check_proposal(program: Program, plan: JointPlan, cutter: Cutter) -> None:
     seen = [name for name in plan.summed if program.traced.values[name] in read]
     if seen:
         raise ValueError(
-            f"Site `{plan.mover}` cannot move with {listed(seen)} summed out: its proposal depends "
-            "on it. Give it `random_walk()`."
+            f"Site {listed(plan.movers)} cannot move with {listed(seen)} summed out: its proposal "
+            "depends on it. Give it `random_walk()`."
         )
 
 
@@ -174,7 +216,8 @@ def _factor_finder(program: Program, plan: JointPlan, finder: RunFinder) -> Fact
 def _plain_axes(
     program: Program, plan: JointPlan, names: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
-    axes = program.axes_by_term(plan.mover)
+    (mover,) = plan.movers
+    axes = program.axes_by_term(mover)
     return tuple(axes[name] for name in names)
 
 
@@ -233,7 +276,7 @@ def _cut_outputs(
 ) -> tuple[Fragment, tuple[tuple[str, tuple[int, ...]], ...]]:
     """Cut out the touched outputs; where they are the values of a run, they are its value."""
     traced, layout = program.traced, program.output_layout
-    names = [name for name in (plan.mover, *plan.summed) if name]
+    names = (*plan.moved, *plan.summed)
     touched = {output for name in names for output in program.touches[name].outputs}
     wholes = _whole_runs(traced, layout, touched, runs)
     covered = {name for _, members in wholes for name in members}
@@ -261,7 +304,6 @@ def _whole_runs(
     return found
 
 
-def _scale(traced: Traced, mover: str, cutter: Cutter) -> int | None:
-    if not mover:
-        return None
-    return next((n for n, v in cutter.inputs.items() if v == traced.scales[mover]), None)
+def _scale(traced: Traced, movers: Sequence[str], cutter: Cutter) -> int | None:
+    scales = {traced.scales[name] for name in movers}
+    return next((n for n, v in cutter.inputs.items() if v in scales), None)

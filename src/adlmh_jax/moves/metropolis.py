@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from adlmh_jax.moves.branch import Branch
-from adlmh_jax.moves.scope import Before, Moved, Proposed, Scope
+from adlmh_jax.moves.scope import Before, Moved, Proposed, Scope, compare
 from adlmh_jax.types import Array, float_type
 
 # (scope, log ratio, new terms, old terms) -> whether the proposal is taken
@@ -40,33 +40,43 @@ def metropolis(
     branch: Branch, old: dict[int, Any], before: Before, scope: Scope, accept: Accept
 ) -> Moved:
     """Propose new values of what the scope covers, score them, and accept or reject them."""
-    own = branch.reads[0].number
-    new = dict(old)
-    proposed, *given_ratio = branch.propose.run(old)
-    new[own] = scope.put(old[own], proposed)
+    new, values, given_ratio = propose(branch, old, scope)
     redrawn, redraw_ratio = _redraw(branch, new, old)
 
     log_terms = branch.score.run(new)
-    log_p_ratio = scope.reduce(
-        [after - term for after, term in zip(log_terms, before.log_terms, strict=True)]
-    )
+    log_p_ratio = compare(scope, log_terms, before.log_terms)
     log_q = log_q_ratio(branch, given_ratio, old, new, before.log_terms, log_terms)
     log_ratio = log_p_ratio + scope.of_moved(log_q) + redraw_ratio
     # A NaN is never accepted, nor is an infinite density, from which no chain would come back.
     is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
     is_accepted = accept(scope, log_ratio, log_terms, before.log_terms)
-    values, terms, outputs = scope.settle(
-        Proposed([new[own], *redrawn], log_terms, new), before, is_accepted
+    taken, terms, outputs = scope.settle(
+        Proposed([*values, *redrawn], log_terms, new), before, is_accepted
     )
     return Moved(
-        values=values,
+        values=taken,
         log_terms=terms,
         outputs=outputs,
         is_accepted=is_accepted,
         is_invalid=is_invalid,
         log_ratio=log_ratio,
     )
+
+
+def propose(
+    branch: Branch, old: Mapping[int, Any], scope: Scope
+) -> tuple[dict[int, Any], list[Array], Sequence[Array]]:
+    """Return what is known with new values in place, these values, and the log q ratio if given."""
+    if branch.walk and scope.pace.factor is not None:
+        factor = scope.pace.scale * scope.pace.factor
+        new, ratio = branch.walk.propose(old, scope.words, factor)
+        moved = branch.reads[: len(branch.walk.sites)]
+        return new, [new[read.number] for read in moved], [ratio]
+    own = branch.reads[0].number
+    proposed, *given_ratio = branch.propose.run(old)
+    value = scope.put(old[own], proposed)
+    return {**old, own: value}, [value], given_ratio
 
 
 def log_q_ratio(

@@ -9,23 +9,26 @@ from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.collapse import collapse
 from adlmh_jax.moves.gibbs import gibbs
 from adlmh_jax.moves.metropolis import Accept, accept_by_ratio, metropolis
-from adlmh_jax.moves.scope import Before, Block, Moved, Scope, SingleElement
+from adlmh_jax.moves.scope import Before, Block, Moved, Pace, Scope, SingleElement
 from adlmh_jax.types import Array
 
 
 def move_one(
     branch: Branch,
     constants: Mapping[int, Any],
-    scale: Array,
+    pace: Pace,
     words: Array,
     before: Before,
     element: Array,
     accept: Accept = accept_by_ratio,
 ) -> Moved:
-    """Move one element of the branch's site, or all of them if it is a block; others with it."""
-    known = bind(branch, constants, scale, words, before.reads)
-    is_block = branch.variant.is_block
-    scope: Scope = Block(branch, words) if is_block else SingleElement(branch, words, element)
+    """Move one element of the branch's site, or all of them; others with it."""
+    known = bind(branch, constants, pace.scale, words, before.reads)
+    scope: Scope = (
+        Block(branch, words, pace)
+        if branch.variant.is_block
+        else SingleElement(branch, words, element, pace)
+    )
     if branch.joint:
         return collapse(branch, known, before, scope, words, accept)
     if branch.variant.candidates:

@@ -82,7 +82,7 @@ class RunFinder:
     latent_layout, term_layout
         Where they live.
     moved
-        The site that moves: its value is one for the whole run.
+        The sites that move: their values are each one for the whole run.
     """
 
     graph: Graph
@@ -90,7 +90,7 @@ class RunFinder:
     terms: dict[str, int]
     latent_layout: Layout
     term_layout: Layout
-    moved: str
+    moved: frozenset[str]
 
     def find_runs(self, names: Sequence[str]) -> list[list[LoneTerm]]:
         """Find the runs among terms that are in the order of their rows."""
@@ -123,15 +123,17 @@ class RunFinder:
     def are_neighbours(self, term: LoneTerm, next_term: LoneTerm) -> bool:
         """Whether two terms compute the same at consecutive places."""
         names = (term.name, next_term.name)
-        if self.moved in names or not self._is_alike(term, next_term):
+        if self.moved.intersection(names) or not self._is_alike(term, next_term):
             return False
+        if (term.name in self.values) != (next_term.name in self.values):
+            return False  # the last term of the prior and the first one of the data
         return is_next(*(self.term_layout[name] for name in names))
 
     def step_of(self, before: str, after: str) -> bool | None:
         """Return whether a read moves on to the next site; None if it goes elsewhere."""
         if before == after:
             return False
-        if self.moved in (before, after):
+        if self.moved & {before, after}:
             return None
         return True if is_next(self.latent_layout[before], self.latent_layout[after]) else None
 

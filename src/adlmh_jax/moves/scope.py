@@ -46,6 +46,24 @@ class Moved(NamedTuple):
     log_ratio: Array
 
 
+class Pace(NamedTuple):
+    """How far proposals go, and how they are judged.
+
+    Attributes
+    ----------
+    scale
+        Of the moved site's elements.
+    factor
+        Of a walk of several sites: a square root of the covariance of its steps.
+    beta
+        The inverse temperature: by how much the terms of the data count.
+    """
+
+    scale: Array
+    factor: Array | None = None
+    beta: Array | float = 1.0
+
+
 class Proposed(NamedTuple):
     """What a chain would become: as `Moved`, with all that is known at the new values."""
 
@@ -61,12 +79,16 @@ class SingleElement:
     Attributes
     ----------
     branch, words, element
-        The computations, the chain's random words, and which element of the site.
+        The computations, the chain's random words, and which element of the site. Sites that walk
+        together are one element.
+    pace
+        How far proposals go.
     """
 
     branch: Branch
     words: Array
     element: Array
+    pace: Pace
 
     def put(self, old: Array, new: Array) -> Array:
         """Return the site's old value with the moved element replaced by that of ``new``."""
@@ -77,9 +99,9 @@ class SingleElement:
         is_moved = is_moved.reshape(*site.batch_shape, *(1 for _ in site.event_shape))
         return jnp.where(is_moved, new, old)
 
-    def reduce(self, terms: Sequence[Array]) -> Array:
-        """Sum all terms."""
-        return sum((jnp.sum(term) for term in terms), start=jnp.zeros(()))
+    def reduce(self, terms: Sequence[Array | None]) -> Array:
+        """Sum all terms that there are."""
+        return sum((jnp.sum(term) for term in terms if term is not None), start=jnp.zeros(()))
 
     def total(self, parts: Sequence[Array]) -> Array:
         """Sum numbers, whatever elements they belong to."""
@@ -127,23 +149,27 @@ class Block:
     ----------
     branch, words
         The computations, and the chain's random words.
+    pace
+        How far proposals go.
     """
 
     branch: Branch
     words: Array
+    pace: Pace
 
     def put(self, old: Array, new: Array) -> Array:
         """Return the new value of the whole site."""
         del old
         return new.reshape(self.branch.site.shape)
 
-    def reduce(self, terms: Sequence[Array]) -> Array:
-        """Sum terms by the element that they belong to."""
+    def reduce(self, terms: Sequence[Array | None]) -> Array:
+        """Sum the terms that there are by the element that they belong to."""
         shape = self.branch.site.batch_shape
         return sum(
             (
                 reduce_to_elements(term, axes, shape)
                 for term, axes in zip(terms, self.branch.term_axes, strict=True)
+                if term is not None
             ),
             start=jnp.zeros(shape),
         )
@@ -199,3 +225,17 @@ class Block:
 
 
 Scope = SingleElement | Block
+
+
+def compare(scope: Scope, new: Sequence[Array], old: Sequence[Array]) -> Array:
+    """Return log p(x') - log p(x), by what is decided upon; terms of the data count beta times.
+
+    Differences are summed, not terms: sums of many terms would lose digits.
+    """
+    is_data = scope.branch.is_tempered
+    differs = [n - o for n, o in zip(new, old, strict=True)]
+    prior = [None if of_data else d for d, of_data in zip(differs, is_data, strict=True)]
+    data = [d if of_data else None for d, of_data in zip(differs, is_data, strict=True)]
+    if not any(is_data):
+        return scope.reduce(prior)
+    return scope.reduce(prior) + scope.pace.beta * scope.reduce(data)

@@ -1,6 +1,6 @@
 """The moves of a program as code and arrays: which branch moves which entry of the schedule."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,8 +22,9 @@ Place = tuple[int, int]  # (group, member)
 class Kernel:
     """The moves of a program as code; its arrays are in `KernelData`.
 
-    Kernels of the same structure are equal, so that a second run on other data of the same shapes
-    finds the compiled code of the first.
+    ``walks`` are the entries, and their groups, whose sites walk together. Kernels of the same
+    structure are equal, so that a second run on other data of the same shapes finds the compiled
+    code of the first.
     """
 
     groups: tuple[Group, ...]
@@ -32,6 +33,7 @@ class Kernel:
     num_slots: int
     num_outputs: int
     num_words: int
+    walks: tuple[tuple[int, int], ...]
     signature: Hashable = field(repr=False)
 
     def __eq__(self, other: object) -> bool:
@@ -46,7 +48,13 @@ class Kernel:
     def has_tuning(self) -> bool:
         """Whether a proposal has a scale or a share to learn."""
         branches = [group.branch for group in self.groups]
-        return any(branch.scale is not None or branch.variant.is_compared for branch in branches)
+        return any(branch.has_scale or branch.variant.is_compared for branch in branches)
+
+    @property
+    def walk_dimension(self) -> int:
+        """The largest dimension of a walk of several sites; 0 if there is none."""
+        walks = [group.branch.walk for group in self.groups]
+        return max((walk.dimension for walk in walks if walk), default=0)
 
 
 class KernelData(NamedTuple):
@@ -61,6 +69,8 @@ class KernelData(NamedTuple):
         variant has it twice.
     element_of
         Element of the site that each entry moves, ``[M]``; 0 for a block.
+    walk_of
+        Number of the walk of each entry whose sites walk together, ``[M]``; any for others.
     traits
         What tuning must know.
     """
@@ -69,6 +79,7 @@ class KernelData(NamedTuple):
     group_of: Array
     member_of: Array
     element_of: Array
+    walk_of: Array
     traits: Traits
 
 
@@ -77,7 +88,7 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     program = program.with_proposals(plan.functions)
     singles = [
         EntryPlan(
-            site=program.sites[name],
+            sites=(program.sites[name],),
             cuts=tuple(_cut_variant(program, name, variant) for variant in site_plan.variants),
             second_share=site_plan.second_share,
         )
@@ -86,7 +97,7 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     ]
     joint = [
         EntryPlan(
-            site=program.sites[joint_plan.mover] if joint_plan.mover else None,
+            sites=tuple(program.sites[name] for name in joint_plan.moved),
             cuts=tuple(cut_joint(program, joint_plan, v) for v in joint_plan.variants),
             second_share=joint_plan.second_share,
             summed=joint_plan.summed,
@@ -108,18 +119,18 @@ def build_start(program: Program) -> tuple[Kernel, KernelData]:
         cut = cut_branch(
             program.traced, program.sites, layouts, completed[site.name], site.name, Variant()
         )
-        plans.append(EntryPlan(site=site, cuts=(cut,), is_whole=True))
+        plans.append(EntryPlan(sites=(site,), cuts=(cut,), is_whole=True))
     return _assemble(program, plans)
 
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """The entries of one site, or of one site with others summed out.
+    """The entries of one site, or of several sites, with others summed out.
 
     Attributes
     ----------
-    site
-        The site that moves; None if the summed ones alone are drawn.
+    sites
+        The sites that move; none if the summed ones alone are drawn.
     cuts
         The branch of each variant.
     second_share
@@ -130,7 +141,7 @@ class EntryPlan:
         Whether there is one entry, though elements are not decided upon on their own.
     """
 
-    site: Site | None
+    sites: tuple[Site, ...]
     cuts: tuple[Cut, ...]
     second_share: float = 0.0
     summed: tuple[str, ...] = ()
@@ -138,24 +149,18 @@ class EntryPlan:
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one entry for all elements of the site."""
-        return self.is_whole or self.site is None or self.cuts[0].branch.variant.is_block
-
-    @property
-    def num_entries(self) -> int:
-        """Number of entries."""
-        return 1 if self.is_one or self.site is None else self.site.num_components
+        """Whether there is one entry for all elements of the sites."""
+        variant = self.cuts[0].branch.variant
+        return self.is_whole or not self.sites or variant.is_block or variant.is_walk
 
     def components(self, sites: SiteTable) -> list[list[int]]:
-        """Return the components that each entry moves, the moved site's first."""
+        """Return the components that each entry moves, those of the moved sites first."""
         first = sites.first_components
-        summed = [
-            first[name] + i for name in self.summed for i in range(sites[name].num_components)
-        ]
-        if self.site is None:
-            return [summed]
-        start = first[self.site.name]
-        own = range(start, start + self.site.num_components)
+
+        def numbers(names: Iterable[str]) -> list[int]:
+            return [first[name] + i for name in names for i in range(sites[name].num_components)]
+
+        own, summed = numbers(site.name for site in self.sites), numbers(self.summed)
         return [[*own, *summed]] if self.is_one else [[number, *summed] for number in own]
 
 
@@ -193,36 +198,52 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
     places = iter(found)
     columns: list[tuple[Place, Place]] = []
     elements, entry_of, component_of, scaled, shares = [], [], [], [], []
+    sizes = np.array([site.event_size for site in sites.sites])[np.array(sites.site_of)]
+    dimensions: list[int] = []
+    walks: list[tuple[int, int]] = []  # (entry, group)
+    walk_of: list[int] = []
+    walk_dimensions: list[int] = []
     for plan, entries in zip(plans, by_entry, strict=True):
         own = [next(places) for _ in plan.cuts]
-        has_scale = [groups[group].branch.scale is not None for group, _ in (own[0], own[-1])]
+        has_scale = [groups[group].branch.has_scale for group, _ in (own[0], own[-1])]
+        walk = groups[own[0][0]].branch.walk
         for element, components in enumerate(entries):
             entry_of.extend([len(columns)] * len(components))
             component_of.extend(components)
+            dimensions.extend([walk.dimension] * len(components) if walk else sizes[components])
+            walk_of.append(len(walks))
+            if walk:
+                walks.append((len(columns), own[0][0]))
+                walk_dimensions.append(walk.dimension)
             columns.append((own[0], own[-1]))
             elements.append(element)
         scaled.extend([has_scale.index(True) if any(has_scale) else -1] * len(entries))
         shares.extend([plan.second_share] * len(entries))
     table = np.array(columns, np.int32)  # [M, variant, (group, member)]
-    sizes = np.array([site.event_size for site in sites.sites])[np.array(sites.site_of)]
     data = KernelData(
         groups=tuple(group_data),
         group_of=as_array(table[:, :, 0].T),
         member_of=as_array(table[:, :, 1].T),
         element_of=as_array(elements, np.int32),
+        walk_of=as_array(walk_of, np.int32),
         traits=Traits(
             entry_of=as_array(entry_of, np.int32),
             component_of=as_array(component_of, np.int32),
-            dimension=as_array(sizes[np.array(component_of)], float_type()),
+            dimension=as_array(dimensions, float_type()),
             scaled_variant=as_array(scaled, np.int32),
             given_share=as_array(shares, float_type()),
+            walk_dimensions=as_array(walk_dimensions, float_type()),
         ),
     )
-    return _make_kernel(program, groups, len(columns), len(entry_of)), data
+    return _make_kernel(program, groups, len(columns), len(entry_of), tuple(walks)), data
 
 
 def _make_kernel(
-    program: Program, groups: Sequence[Group], num_entries: int, num_slots: int
+    program: Program,
+    groups: Sequence[Group],
+    num_entries: int,
+    num_slots: int,
+    walks: tuple[tuple[int, int], ...],
 ) -> Kernel:
     num_outputs = program.output_layout.num_scalars
     signature = (
@@ -234,6 +255,7 @@ def _make_kernel(
         tuple(program.latent_layout.bank_sizes.items()),
         program.term_layout.num_scalars,
         tuple(program.output_layout.bank_sizes.items()),
+        walks,
     )
     return Kernel(
         groups=tuple(groups),
@@ -242,6 +264,7 @@ def _make_kernel(
         num_slots=num_slots,
         num_outputs=num_outputs,
         num_words=max(group.branch.num_words for group in groups),
+        walks=walks,
         signature=signature,
     )
 
@@ -258,14 +281,21 @@ def name_entries(program: Program, plan: Plan) -> list[tuple[str, str]]:
             own = _own_names(site, plan.sites[site.name].is_block)
             names += [(site.name, name) for name in own]
     for joint in plan.joint:
-        summed = ", ".join(joint.summed if len(joint.summed) <= 2 else joint.summed[:1])
-        summed += f" … {joint.summed[-1]}" if len(joint.summed) > 2 else ""
-        if joint.mover:
-            own = _own_names(program.sites[joint.mover], joint.is_block)
-            names += [(joint.mover, f"{name} ({summed} summed out)") for name in own]
+        summed = _abbreviated(joint.summed)
+        if joint.variants[0].is_walk:
+            also = f", {summed} summed out" if summed else ""
+            names.append((joint.movers[0], f"{_abbreviated(joint.moved)} (at once{also})"))
+        elif joint.movers:
+            (mover,) = joint.movers
+            own = _own_names(program.sites[mover], joint.is_block)
+            names += [(mover, f"{name} ({summed} summed out)") for name in own]
         else:
             names.append((joint.summed[0], f"{summed} (at once)"))
     return names
+
+
+def _abbreviated(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]}"
 
 
 def _own_names(site: Site, is_block: bool) -> list[str]:

@@ -11,6 +11,7 @@ from adlmh_jax.proposals.base import (
     mixture,
 )
 from adlmh_jax.proposals.collapse import collapse
+from adlmh_jax.proposals.covariance import Walks, forget, watch
 from adlmh_jax.proposals.custom import custom
 from adlmh_jax.proposals.gibbs import gibbs
 from adlmh_jax.proposals.plan import Chosen, foresee_functions, plan_sites, walk_or_draw
@@ -30,8 +31,10 @@ __all__ = [
     "Traits",
     "Tuning",
     "Variant",
+    "Walks",
     "collapse",
     "custom",
+    "forget",
     "foresee_functions",
     "gibbs",
     "init_tuning",
@@ -41,4 +44,5 @@ __all__ = [
     "random_walk",
     "tune",
     "walk_or_draw",
+    "watch",
 ]

@@ -29,11 +29,11 @@ def find_clusters(program: Program, names: Collection[str]) -> list[tuple[str, .
     ]
     clusters: list[tuple[str, ...]] = [(s.name,) for s in sites if window_of(s, WINDOW)]
     finite = [site.name for site in sites if not window_of(site, WINDOW)]
-    for connected in _connect(program, finite):
+    for connected in connect(program, finite):
         left = list(connected)
         while too_many := find_too_many(program, left, WINDOW, MAX_AUTOMATIC_TABLE):
             left.remove(max(too_many, key=lambda name: _num_terms(program, name)))
-        clusters.extend(_connect(program, left))
+        clusters.extend(connect(program, left))
     return clusters
 
 
@@ -41,23 +41,34 @@ def find_summed(
     program: Program, site: Site, clusters: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return what is to be summed out when a site moves; nothing if that cannot be."""
-    touches = program.touches[site.name]
-    is_dynamic = any(site.name in other.redraws for other in program.touches.values())
-    if touches.redraws or is_dynamic or (site.is_discrete and site.event_shape):
+    if not has_fixed_support(program, site) or (site.is_discrete and site.event_shape):
         return ()
+    summed = find_met(program, [site.name], clusters)
+    if site.is_discrete and any(window_of(program.sites[n], WINDOW) for n in summed):
+        return ()
+    return summed
+
+
+def find_met(
+    program: Program, movers: Sequence[str], clusters: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return what movers share terms with and can be summed out, all of it together, or nothing."""
+    terms = {term for name in movers for term in program.touches[name].terms}
     met = [
         cluster
         for cluster in clusters
-        if site.name not in cluster
-        and any(set(program.touches[name].terms) & set(touches.terms) for name in cluster)
+        if not set(movers) & set(cluster)
+        and any(terms & set(program.touches[name].terms) for name in cluster)
     ]
     summed = {name for cluster in met for name in cluster}
-    if site.is_discrete and any(window_of(program.sites[n], WINDOW) for n in summed):
-        return ()
     order = tuple(name for name in program.sites.names if name in summed)
-    if find_too_many(program, order, WINDOW, MAX_AUTOMATIC_TABLE):
-        return ()
-    return order
+    return () if find_too_many(program, order, WINDOW, MAX_AUTOMATIC_TABLE) else order
+
+
+def has_fixed_support(program: Program, site: Site) -> bool:
+    """Whether a site decides on no other site's support, and no other site on its own."""
+    is_dynamic = any(site.name in other.redraws for other in program.touches.values())
+    return not is_dynamic and not program.touches[site.name].redraws
 
 
 def is_decided_by_element(program: Program, site: Site, summed: Sequence[str]) -> bool:
@@ -68,7 +79,7 @@ def is_decided_by_element(program: Program, site: Site, summed: Sequence[str]) -
     return all(same) and all(do_plates_fit(program, site.name, name) for name in summed)
 
 
-def _connect(program: Program, names: Sequence[str]) -> list[tuple[str, ...]]:
+def connect(program: Program, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Put sites together that share terms, directly or through others."""
     groups: list[tuple[set[str], set[str]]] = []  # sites, and the terms that they touch
     for name in names:

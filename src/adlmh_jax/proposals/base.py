@@ -122,12 +122,15 @@ class Variant:
         Whether all elements move at once, each accepted or rejected on its own.
     is_compared
         Whether its acceptance is compared with that of another variant.
+    is_walk
+        Whether several sites walk together, with learned covariances.
     """
 
     proposal: int = PRIOR
     candidates: tuple[float, ...] = ()
     is_block: bool = False
     is_compared: bool = False
+    is_walk: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class SitePlan:
 
 @dataclass(frozen=True)
 class JointPlan:
-    """How several sites are moved at once: one moves, the others are summed out and drawn anew.
+    """How several sites are moved at once: some move, others are summed out and drawn anew.
 
     Attributes
     ----------
@@ -167,18 +170,26 @@ class JointPlan:
         The sites that are summed out, in program order.
     windows
         For each of them the length of its window; 0 if its values are a finite list.
-    mover
-        The site that moves; empty if only the summed ones are drawn.
+    movers
+        The sites that move; none if only the summed ones are drawn. Several walk together.
+    riders
+        Counts that go along with sites that walk together: they follow their means.
     variants, functions, second_share
-        How it moves: as in `SitePlan`.
+        How they move: as in `SitePlan`.
     """
 
     summed: tuple[str, ...]
     windows: tuple[int, ...]
-    mover: str = ""
+    movers: tuple[str, ...] = ()
+    riders: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = (Variant(),)
     functions: Proposals = field(default_factory=dict)
     second_share: float = 0.0
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The sites that have new values if the proposal is accepted."""
+        return (*self.movers, *self.riders)
 
     @property
     def is_block(self) -> bool:
@@ -189,8 +200,11 @@ class JointPlan:
     def text(self) -> str:
         """The plan for people."""
         names = shorten(self.summed)
-        if self.mover:
-            return f"moves with {names} summed out"
+        if self.movers:
+            words = ["moves"]
+            words += [f"at once with {shorten(self.moved)}"] if self.variants[0].is_walk else []
+            words += [f"with {names} summed out"] if names else []
+            return ", ".join(words) if len(words) > 2 else " ".join(words)
         return f"drawn with {names}" if len(self.summed) > 1 else f"drawn within {self.windows[0]}"
 
 
@@ -218,8 +232,8 @@ class Plan:
         texts = {}
         for name, plan in self.sites.items():
             ways = [plan.text] if plan.variants else []
-            ways += [j.text for j in self.joint if j.mover == name]
-            ways += [j.text for j in self.joint if not j.mover and name in j.summed]
+            ways += [j.text for j in self.joint if name in j.moved]
+            ways += [j.text for j in self.joint if not j.movers and name in j.summed]
             texts[name] = "; ".join(ways) if ways else "held"
         return texts
 

@@ -32,6 +32,7 @@ from adlmh_jax.proposals.custom import custom
 from adlmh_jax.proposals.gibbs import gibbs
 from adlmh_jax.proposals.prior import prior
 from adlmh_jax.proposals.random_walk import random_walk
+from adlmh_jax.proposals.together import find_walks
 
 MAX_GIBBS_VALUES = 32  # larger supports are walked, not enumerated, by "auto"
 
@@ -79,7 +80,7 @@ def plan_sites(
     if blocks == "auto":
         automatic = [n for n in program.sites.names if n not in chosen and n not in held]
         joint += _plan_automatic(program, automatic)
-    drawn_together = {name for plan in joint if not plan.mover for name in plan.summed}
+    drawn_together = {name for plan in joint if not plan.movers for name in plan.summed}
     plans = {}
     for site in program.sites.sites:
         proposal = chosen.get(site.name)
@@ -129,6 +130,7 @@ def _plan_automatic(program: Program, names: Collection[str]) -> list[JointPlan]
     clusters = find_clusters(program, names)
     plans = [joint_plan(cluster, program, WINDOW) for cluster in clusters if len(cluster) > 1]
     in_clusters = {name for plan in plans for name in plan.summed}
+    walks = find_walks(program, names, clusters)
     for site in program.sites.sites:
         is_walked = (
             not choose_automatically(site, program.can_enumerate(site.name)).parts[0].is_gibbs
@@ -139,9 +141,12 @@ def _plan_automatic(program: Program, names: Collection[str]) -> list[JointPlan]
         if not summed:
             continue
         plan = _plan_mover(program, site, summed, _walk(site), WINDOW)
-        if plan.is_block or site.num_components <= MAX_ELEMENTS:
+        walks_so = any(
+            site.name in w.movers and set(summed) <= {*w.summed, *w.riders} for w in walks
+        )
+        if plan.is_block or (site.num_components <= MAX_ELEMENTS and not walks_so):
             plans.append(plan)
-    return plans
+    return [*plans, *walks]
 
 
 def _plan_mover(
@@ -159,7 +164,7 @@ def _plan_mover(
         summed,
         program,
         window,
-        mover=site.name,
+        movers=(site.name,),
         variants=plan.variants,
         functions=plan.functions,
         second_share=plan.second_share,

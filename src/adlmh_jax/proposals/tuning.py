@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from adlmh_jax.proposals.covariance import Walks, init_walks
 from adlmh_jax.types import Array
 
 DECAY = 0.6  # of the Robbins-Monro gains: they vanish, but their sum does not
@@ -35,6 +36,8 @@ class Traits(NamedTuple):
         Which variant of each entry has a scale, ``[M]``; -1 for none.
     given_share
         Probability of the second variant of each entry, ``[M]``; `LEARNED` if it is to be learned.
+    walk_dimensions
+        Of the sites that walk together, ``[J]``.
     """
 
     entry_of: Array
@@ -42,6 +45,7 @@ class Traits(NamedTuple):
     dimension: Array
     scaled_variant: Array
     given_share: Array
+    walk_dimensions: Array
 
 
 class Tuning(NamedTuple):
@@ -57,6 +61,8 @@ class Tuning(NamedTuple):
         Probability of the second variant of each entry, ``[M]``; 0 where there is one.
     taken, tries
         Accepted proposals and tries of both variants of each entry, ``[2, M]``.
+    walks
+        The covariances of sites that walk together.
     """
 
     log_scale: Array
@@ -64,6 +70,7 @@ class Tuning(NamedTuple):
     second_share: Array
     taken: Array
     tries: Array
+    walks: Walks
 
 
 class Evidence(NamedTuple):
@@ -88,8 +95,11 @@ class Evidence(NamedTuple):
     num_chains: int
 
 
-def init_tuning(traits: Traits) -> Tuning:
-    """Start with scales of one and, where shares are learned, equal ones."""
+def init_tuning(traits: Traits, walk_dimension: int = 0) -> Tuning:
+    """Start with scales of one and, where shares are learned, equal ones.
+
+    ``walk_dimension`` is the largest of the dimensions of sites that walk together.
+    """
     num_slots, num_entries = traits.entry_of.size, traits.given_share.size
     zeros = jnp.zeros(num_slots)
     both = jnp.zeros((2, num_entries))
@@ -99,6 +109,7 @@ def init_tuning(traits: Traits) -> Tuning:
         second_share=_shares(traits, 0.5),
         taken=both,
         tries=both,
+        walks=init_walks(traits.walk_dimensions.size, walk_dimension),
     )
 
 
@@ -146,6 +157,7 @@ def tune(traits: Traits, tuning: Tuning, evidence: Evidence) -> Tuning:
         second_share=_shares(traits, share),
         taken=taken,
         tries=tried,
+        walks=tuning.walks,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to_host
 from adlmh_jax.model import Program
+from adlmh_jax.results.evidence import estimate_evidence
 from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result, ScheduleReport
 from adlmh_jax.schedules import Schedule
@@ -43,6 +44,7 @@ def collect(
         proposals=engine.moves.describe(),
         seed=seed,
         seconds=seconds,
+        log_evidence=estimate_evidence(superchains.annealing.log_evidence),
     )
 
 

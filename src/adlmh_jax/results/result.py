@@ -11,6 +11,7 @@ from adlmh_jax.engine import RunState
 from adlmh_jax.model import Program
 from adlmh_jax.results.arviz import to_arviz
 from adlmh_jax.results.diagnose import diagnose_run, measure, summarise_outputs, summarise_sites
+from adlmh_jax.results.evidence import LogEvidence
 from adlmh_jax.results.mixing import Mixing
 from adlmh_jax.results.verdict import Diagnosis
 from adlmh_jax.statistics import Summary
@@ -103,6 +104,9 @@ class Result:
         The key of the run as one integer; None if not known.
     seconds
         How long warm-up and sampling took; None if not known.
+    log_evidence
+        Logarithm of the probability of the data, from the annealed start; None if there was none,
+        or if chains could not start at prior draws. With `factor`, relative to the prior.
     """
 
     draws: dict[str, np.ndarray]
@@ -116,6 +120,7 @@ class Result:
     proposals: dict[str, str]
     seed: int | None = None
     seconds: float | None = None
+    log_evidence: LogEvidence | None = None
     _continue: Callable[["Result", int], "Result"] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:

@@ -1,0 +1,266 @@
+"""An entry as its branch finds it: what it reads, moves and writes in the chains."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from adlmh_jax.engine.inplace import read_apart
+from adlmh_jax.graph import read_rows, write_rows
+from adlmh_jax.moves import (
+    Accept,
+    Before,
+    Group,
+    GroupData,
+    Kernel,
+    KernelData,
+    Moved,
+    Pace,
+    accept_by_ratio,
+    bind,
+    is_different,
+    move_one,
+)
+from adlmh_jax.types import Array, Chains
+
+
+class StepInfo(NamedTuple):
+    """What a schedule learns from one step of a superchain.
+
+    Attributes
+    ----------
+    is_accepted
+        Whether each chain took its proposal, or any element's of a block, ``[C]``.
+    changed
+        Which outputs changed in the logged chains, ``[K, C]``.
+    """
+
+    is_accepted: Array
+    changed: Array
+
+
+class Steps(NamedTuple):
+    """How far the proposals of all entries go, and how they are judged.
+
+    Attributes
+    ----------
+    scales
+        Of the proposals of all slots, ``[L]``.
+    factors
+        Of the sites that walk together, ``[J, D, D]``.
+    beta
+        The inverse temperature.
+    """
+
+    scales: Array
+    factors: Array
+    beta: Array | float = 1.0
+
+
+def first_steps(kernel: Kernel) -> Steps:
+    """Return steps of scale one, to begin with."""
+    size = kernel.walk_dimension
+    factors = jnp.broadcast_to(jnp.eye(size), (len(kernel.walks), size, size))
+    return Steps(jnp.ones(kernel.num_slots), factors)
+
+
+def view_entry(
+    kernel: Kernel, data: KernelData, group: int, entry: Array | int, variant: Array | int
+) -> "EntryView":
+    """Return where a group finds an entry that belongs to it."""
+    member, element = data.member_of[variant, entry], data.element_of[entry]
+    return EntryView(kernel.groups[group], data.groups[group], member, element, data.walk_of[entry])
+
+
+class EntryView:
+    """One member of a group, and an element of it: where it reads and writes in the chains."""
+
+    def __init__(
+        self, group: Group, data: GroupData, member: Array, element: Array, walk: Array
+    ) -> None:
+        self.group = group
+        self.walk = walk
+        self.branch = group.branch
+        self.member = member
+        self.constants = _constants(group, data, member)
+        self.element = element
+        self.components = data.first_components[member]
+        self.slot = data.first_slots[member]
+        at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
+        term_strides = at.terms if at else [()] * len(group.term_shapes)
+        output_strides = at.outputs if at else [()] * len(group.output_shapes)
+        index: tuple[Array, ...] = ()
+        if at:
+            index = jnp.unravel_index(element, at.batch_shape)
+            self.constants |= {
+                n: i for n, i in zip(at.indices, index, strict=True) if n is not None
+            }
+            self.components = self.components + element
+            self.slot = self.slot + element
+            self.element = jnp.int32(0)  # of the one that the branch knows of
+        self.read_at = _places(data.read_offsets[member], read_strides, index)
+        self.term_at = _places(data.term_offsets[member], term_strides, index)
+        self.output_at = _places(data.output_offsets[member], output_strides, index)
+        self.start_at = _places(data.output_starts[member], output_strides, index)
+
+    @property
+    def slot_at(self) -> Array:
+        """The first slot of the entry."""
+        is_block, size = self.branch.variant.is_block, sum(self.branch.moved_sizes)
+        return self.slot + (0 if is_block else self.element * size)
+
+    def component_at(self, index: int) -> Array:
+        """Return the number of the first component of a moved value."""
+        branch = self.branch
+        is_single = index == 0 and branch.num_decided == 1 and not branch.variant.is_block
+        return self.components[index] + (self.element if is_single else 0)
+
+    def pace(self, steps: Steps) -> Pace:
+        """Return how far the entry's proposals go."""
+        walk, scale = self.branch.walk, self.scale_of(steps.scales)
+        if walk is None:
+            return Pace(scale, beta=steps.beta)
+        factor = lax.dynamic_index_in_dim(steps.factors, self.walk, keepdims=False)
+        return Pace(scale, factor[: walk.dimension, : walk.dimension], steps.beta)
+
+    def scale_of(self, scales: Array) -> Array:
+        """Return the scales of the moved site's elements; of sites that walk together, one."""
+        site = self.branch.site
+        if self.branch.walk:
+            return lax.dynamic_index_in_dim(scales, self.slot, keepdims=False)
+        if self.branch.joint and not self.branch.variant.is_block:
+            scale = lax.dynamic_index_in_dim(scales, self.slot_at, keepdims=False)
+            return jnp.broadcast_to(scale, site.batch_shape)
+        own = lax.dynamic_slice_in_dim(scales, self.slot, site.num_components)
+        return own.reshape(site.batch_shape)
+
+    def read(self, chains: Chains) -> Before:
+        """Return the sites that the branch reads and what it will touch, ``[..., C]``."""
+        reads = zip(self.branch.reads, self.read_at, strict=True)
+        terms = zip(self.group.term_shapes, self.term_at, strict=True)
+        outputs = zip(self.group.output_shapes, self.output_at, strict=True)
+        return Before(
+            tuple(_rows(chains.latent[read.bank], at, read.shape) for read, at in reads),
+            tuple(_rows(chains.log_terms, at, shape) for shape, at in terms),
+            tuple(_rows(chains.outputs[bank], at, shape) for (shape, bank), at in outputs),
+        )
+
+    def write(
+        self,
+        chains: Chains,
+        values: Sequence[Array],
+        log_terms: Sequence[Array],
+        outputs: Sequence[Array],
+    ) -> Chains:
+        """Return the chains with new values of the moved sites, terms and outputs."""
+        latent, kept, terms = dict(chains.latent), dict(chains.outputs), chains.log_terms
+        for index, value in zip(self.branch.moved, values, strict=False):
+            bank = self.branch.reads[index].bank
+            latent[bank] = write_rows(latent[bank], flat(value), self.read_at[index])
+        for at, term in zip(self.term_at, log_terms, strict=True):
+            terms = write_rows(terms, flat(term), at)
+        for (_, bank), at, output in zip(
+            self.group.output_shapes, self.output_at, outputs, strict=True
+        ):
+            kept[bank] = write_rows(kept[bank], flat(output), at)
+        return Chains(latent, terms, kept)
+
+    def move(
+        self, words: Array, chains: Chains, steps: Steps, accept: Accept = accept_by_ratio
+    ) -> tuple[Chains, Moved, Before]:
+        """Move the entry in all chains."""
+        before = read_apart(self.read, chains, jnp.minimum(self.member, 0))
+        pace = self.pace(steps)
+
+        def move_chain(words: Array, before: Before) -> Moved:
+            return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
+
+        moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
+        return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
+
+    def locate(self, chains: Chains) -> Array:
+        """Return where the chains are on the scale on which the entry's sites walk, ``[D, C]``."""
+        branch, reads = self.branch, self.read(chains).reads
+        walk = branch.walk
+        if walk is None:
+            raise TypeError("The entry is no walk of several sites.")
+
+        def locate_chain(reads: tuple[Array, ...]) -> Array:
+            known = zip((read.number for read in branch.reads), reads, strict=True)
+            return walk.locate({**self.constants, **dict(known)})
+
+        return jax.vmap(locate_chain, in_axes=-1, out_axes=-1)(reads)
+
+    def observe(self, info: StepInfo, moved: Moved, before: Before) -> StepInfo:
+        """Return which chains moved, and which outputs changed in those that are logged."""
+        is_accepted = jnp.any(flat(moved.is_accepted[None]), axis=0)
+        if self.branch.joint:  # what is summed out is drawn anew even if the proposal is not taken
+            is_accepted = jnp.any(jnp.concatenate(self.has_changed(moved, before)), axis=0)
+        changed, num_logged = info.changed, info.changed.shape[-1]
+        for new, old, at in zip(moved.outputs, before.outputs, self.start_at, strict=True):
+            if num_logged:
+                differs = flat(is_different(new, old))[:, :num_logged]
+                if self.branch.joint:  # outputs are computed anew, and may be rounded otherwise
+                    differs &= is_accepted[:num_logged]
+                changed = write_rows(changed, differs, at)
+        return StepInfo(is_accepted, changed)
+
+    def has_changed(self, moved: Moved, before: Before) -> list[Array]:
+        """Return for each moved value which of its components have another one, ``[number, C]``."""
+        branch, changed = self.branch, []
+        # Sites that are redrawn, which come last, are not counted.
+        for number, index, value in zip(
+            branch.moved_sizes, branch.moved, moved.values, strict=False
+        ):
+            differs = is_different(value, before.reads[index])
+            changed.append(jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1))
+        return changed
+
+    def draw(self, words: Array, chains: Chains, is_given: Array) -> Chains:
+        """Draw the site, unless it is given, and score what it completes."""
+        branch = self.branch
+        scale = jnp.ones(branch.site.batch_shape)
+
+        def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list, list]:
+            known = bind(branch, self.constants, scale, words, reads)
+            drawn = branch.propose.run(known)[0].reshape(branch.site.shape)
+            value = jnp.where(is_given, reads[0], drawn)
+            known[branch.reads[0].number] = value
+            return value, branch.score.run(known), branch.outputs.run(known)
+
+        before = self.read(chains)
+        value, terms, outputs = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, before.reads)
+        return self.write(chains, [value], terms, outputs)
+
+
+def _places(
+    offsets: Array, strides: Sequence[tuple[int, ...]], index: tuple[Array, ...]
+) -> list[Array]:
+    """Return the first rows of arrays, or of the parts of them that belong to one element."""
+    places = []
+    for number, steps in enumerate(strides):
+        ahead = sum((step * i for step, i in zip(steps, index, strict=False)), start=jnp.int32(0))
+        places.append(offsets[number] + ahead)
+    return places
+
+
+def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
+    """Return the constants of one member, by number."""
+    constants: dict[int, Any] = dict(group.literals)
+    constants.update(zip(group.shared, data.shared, strict=True))
+    for number, values in zip(group.stacked, data.stacked, strict=True):
+        constants[number] = lax.dynamic_index_in_dim(values, member, keepdims=False)
+    return constants
+
+
+def _rows(bank: Array, offset: Array, shape: tuple[int, ...]) -> Array:
+    """Read an array ``[*shape, C]``."""
+    return read_rows(bank, offset, int(np.prod(shape))).reshape(*shape, bank.shape[-1])
+
+
+def flat(array: Array) -> Array:
+    """Return an array ``[..., C]`` as rows."""
+    return array.reshape(-1, array.shape[-1])
