@@ -9,13 +9,16 @@ import numpy as np
 
 from adlmh_jax.engine import RunState
 from adlmh_jax.model import Program
+from adlmh_jax.results import html
+from adlmh_jax.results.advice import Ending
 from adlmh_jax.results.arviz import to_arviz
-from adlmh_jax.results.diagnose import diagnose_run, measure, summarise_outputs, summarise_sites
+from adlmh_jax.results.diagnose import Tallies, diagnose_run, measure
 from adlmh_jax.results.mixing import Mixing
 from adlmh_jax.results.verdict import Diagnosis
 from adlmh_jax.statistics import Summary
 
 QUANTILES = (0.05, 0.5, 0.95)
+MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at where nobody asked for a diagnosis
 
 
 class ScheduleReport(NamedTuple):
@@ -39,6 +42,8 @@ class ScheduleReport(NamedTuple):
         The same for the single components.
     stuck
         Names of components that never changed in some chains, which hold them at different values.
+    settled
+        Names of discrete components that most chains came to one value of, and stayed there.
     drawn_exactly
         Sites that are drawn anew, exactly, whenever those that they hang on move: where one of them
         hardly changes, it is that certain.
@@ -56,6 +61,7 @@ class ScheduleReport(NamedTuple):
     component_accepted: np.ndarray = np.zeros(0)
     component_invalid: np.ndarray = np.zeros(0)
     stuck: Sequence[str] = ()
+    settled: Sequence[str] = ()
     drawn_exactly: Collection[str] = ()
 
     @property
@@ -103,6 +109,8 @@ class Result:
         The key of the run as one integer; None if not known.
     seconds
         How long warm-up and sampling took; None if not known.
+    imprecise
+        Sites whose log-probabilities single precision does not carry, and by how much they are off.
     """
 
     draws: dict[str, np.ndarray]
@@ -116,17 +124,30 @@ class Result:
     proposals: dict[str, str]
     seed: int | None = None
     seconds: float | None = None
+    imprecise: Mapping[str, float] = field(default_factory=dict)
     _continue: Callable[["Result", int], "Result"] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Return the sizes of the run."""
-        num_chains, num_draws = len(self.superchain_of), self.num_draws
         rate = self.schedule.accepted.sum() / max(1, self.schedule.selected.sum())
         return (
-            f"Result with {num_draws} draws of {num_chains} chains in "
-            f"{self.superchain_of.max() + 1} superchains: {', '.join(self.draws) or 'none kept'}; "
+            f"Result with {self.num_draws} draws of {self.num_chains} chains in "
+            f"{self.num_superchains} superchains: {', '.join(self.draws) or 'none kept'}; "
             f"acceptance rate {rate:.2f}"
         )
+
+    def _repr_html_(self) -> str:
+        """Return sizes, verdict and table for a notebook; quick, however many draws there are."""
+        parts = [html.paragraph(repr(self))]
+        if self.draws:
+            verdict = self.glance()
+            parts.append(html.badge(verdict.headline, verdict.verdict.badness))
+        num_values = sum(array.size for array in self.draws.values())
+        if num_values <= MAX_VALUES or "_mixing" in self.__dict__:
+            parts.append(self.summary()._repr_html_())
+        else:
+            parts.append(html.paragraph("`result.summary()` has the table of the outputs."))
+        return html.section(*parts)
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled: compiled code cannot be."""
@@ -146,8 +167,9 @@ class Result:
         return len(self.schedule.selected)
 
     @property
-    def _component_tallies(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.schedule.component_selected, self.schedule.component_accepted
+    def num_chains(self) -> int:
+        """Number of chains."""
+        return len(self.superchain_of)
 
     @cached_property
     def _mixing(self) -> dict[str, Mixing]:
@@ -257,14 +279,21 @@ class Result:
 
         Returns
         -------
-        A ``pandas.DataFrame``.
+        A ``pandas.DataFrame`` that prints all its columns. A run that kept no draws
+        (``keep=()``) has one of its running statistics, which says what they cannot give.
         """
+        from adlmh_jax.results import tables
+
         if by == "site":
-            return summarise_sites(self.program, *self._component_tallies, len(self.superchain_of))
+            report = self.schedule
+            tallies = report.component_selected, report.component_accepted
+            return tables.summarise_sites(self.program, *tallies, self.num_chains)
         if by != "output":
             raise ValueError(f'`by` must be "output" or "site", got {by!r}.')
-        self._require_draws()
-        return summarise_outputs(self.draws, self._mixing, quantiles)
+        if not self.draws:
+            names = self.program.output_names
+            return tables.summarise_statistics(names, self.statistics, self.num_superchains)
+        return tables.summarise_outputs(self.draws, self._mixing, quantiles)
 
     def diagnose(self, max_values: int | None = None, max_outputs: int | None = None) -> Diagnosis:
         """Say in plain words, for each output, whether the run has converged.
@@ -281,22 +310,35 @@ class Result:
         -------
         A `Diagnosis`: print it, or ask ``.verdict`` and ``.outputs``.
         """
-        self._require_draws()
+        if not self.draws:
+            raise ValueError(
+                "The run kept no draws, and running statistics cannot tell whether it has "
+                'converged. Sample with `keep="outputs"` or "all".'
+            )
         is_thorough = max_values is None and max_outputs is None
         if is_thorough or "_mixing" in self.__dict__:
             mixing = self._mixing
         else:
             mixing = measure(self.draws, self.num_superchains, max_values, max_outputs)
         report = self.schedule
-        return diagnose_run(
-            self.program,
-            mixing,
-            self.draws,
-            *self._component_tallies,
+        tallies = Tallies(
+            selected=report.component_selected,
+            accepted=report.component_accepted,
             stuck=report.stuck,
+            settled=report.settled,
             drawn_exactly=report.drawn_exactly,
         )
+        return diagnose_run(self.program, mixing, self.draws, tallies, self._ending)
 
-    def _require_draws(self) -> None:
-        if not self.draws:
-            raise ValueError('The run kept no draws. Sample with `keep="outputs"` or "all".')
+    def glance(self) -> Diagnosis:
+        """Diagnose some of the draws and outputs only: quick, however many there are."""
+        return self.diagnose(MAX_VALUES, MAX_OUTPUTS)
+
+    def _ending(self, acceptance: dict[str, float]) -> Ending:
+        return Ending(
+            values=self.last_values(),
+            proposals=self.proposals,
+            acceptance=acceptance,
+            stuck=self.schedule.stuck,
+            imprecise=self.imprecise,
+        )
