@@ -11,7 +11,8 @@ import numpy as np
 from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to_host
 from adlmh_jax.model import Program
 from adlmh_jax.results.precision import warn_if_imprecise
-from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.results.result import Result
+from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.schedules import Schedule
 from adlmh_jax.statistics import summarise, tally_total
 from adlmh_jax.types import Array

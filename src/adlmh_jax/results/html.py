@@ -22,10 +22,11 @@ def paragraph(text: str) -> str:
 
 
 def definition(head: str, items: Iterable[str]) -> str:
-    """Return a line and the items below it."""
+    """Return a line and the items below it; what stands before a colon is bold."""
     listed = "".join(f"<li>{code(item)}</li>" for item in items)
     below = f"<ul style='margin:0'>{listed}</ul>" if listed else ""
-    return f"<div style='margin:0.4em 0'><b>{code(head)}</b>{below}</div>"
+    name, colon, rest = head.partition(":")
+    return f"<div style='margin:0.4em 0'><b>{code(name)}</b>{colon}{code(rest)}{below}</div>"
 
 
 def badge(text: str, badness: int) -> str:

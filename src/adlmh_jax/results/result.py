@@ -1,9 +1,10 @@
 """What a run gives back."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,73 +12,17 @@ from adlmh_jax.engine import RunState
 from adlmh_jax.model import Program
 from adlmh_jax.results import html
 from adlmh_jax.results.advice import Ending
-from adlmh_jax.results.arviz import to_arviz
+from adlmh_jax.results.arviz import spread_evenly, to_arviz
 from adlmh_jax.results.diagnose import Tallies, diagnose_run, measure
 from adlmh_jax.results.mixing import Mixing
+from adlmh_jax.results.overview import plot_overview
+from adlmh_jax.results.report import RunRecord, write_report
+from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.results.verdict import Diagnosis
 from adlmh_jax.statistics import Summary
 
 QUANTILES = (0.05, 0.5, 0.95)
 MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at where nobody asked for a diagnosis
-
-
-class ScheduleReport(NamedTuple):
-    """The schedule of each superchain at the end of the run, per component.
-
-    Attributes
-    ----------
-    names
-        Names of the schedule's entries: components, or blocks such as ``z[:]``.
-    weights
-        Selection probabilities of the entries, one row for each superchain.
-    learned
-        What the schedule learned about its entries, by name, one row for each superchain; nothing
-        for a schedule that does not learn.
-    selected, accepted, invalid
-        Steps of chains in which the entry was selected, its proposal accepted with another value
-        than before, and its density NaN or +inf; a block counts each of its components.
-    rule
-        How components were selected, as written by the user: ``"ucb(exploration=0.5, ...)"``.
-    component_names, component_selected, component_accepted, component_invalid
-        The same for the single components.
-    stuck
-        Names of components that never changed in some chains, which hold them at different values.
-    settled
-        Names of discrete components that most chains came to one value of, and stayed there.
-    drawn_exactly
-        Sites that are drawn anew, exactly, whenever those that they hang on move: where one of them
-        hardly changes, it is that certain.
-    """
-
-    names: list[str]
-    weights: np.ndarray
-    learned: Mapping[str, np.ndarray]
-    selected: np.ndarray
-    accepted: np.ndarray
-    invalid: np.ndarray
-    rule: str | None = None
-    component_names: Sequence[str] = ()
-    component_selected: np.ndarray = np.zeros(0)
-    component_accepted: np.ndarray = np.zeros(0)
-    component_invalid: np.ndarray = np.zeros(0)
-    stuck: Sequence[str] = ()
-    settled: Sequence[str] = ()
-    drawn_exactly: Collection[str] = ()
-
-    @property
-    def rewards(self) -> np.ndarray | None:
-        """The paper's r; None for a schedule that has none."""
-        return self.learned.get("rewards")
-
-    @property
-    def counts(self) -> np.ndarray | None:
-        """The paper's c; None for a schedule that has none."""
-        return self.learned.get("counts")
-
-    @property
-    def rejected(self) -> np.ndarray:
-        """Steps of chains whose proposal was rejected."""
-        return self.selected - self.accepted
 
 
 @dataclass(frozen=True)
@@ -212,12 +157,13 @@ class Result:
         posterior_predictive: bool = False,
         log_likelihood: bool = False,
         seed: int = 0,
+        chains: int | None = None,
     ) -> Any:
         """Return the run as ArviZ data.
 
-        Dimensions are named after the model's plates. The group ``sample_stats`` has the log
-        density ``lp``, and for each chain its ``superchain`` and the superchain's
-        ``acceptance_rate`` over the whole run.
+        Dimensions are named after the model's plates; ``superchain`` is a coordinate on ``chain``.
+        The group ``sample_stats`` has the log density ``lp``, for each chain the
+        ``acceptance_rate`` of its superchain over the whole run, and the schedule.
 
         Parameters
         ----------
@@ -230,28 +176,63 @@ class Result:
             likelihood has a number for every draw and observation.
         seed
             Of the predictive draws.
+        chains
+            Take only so many chains, evenly spread over the superchains: for plots that draw a line
+            for each chain. Default: all.
 
         Returns
         -------
         An ``arviz.InferenceData`` with ArviZ 0.x, an ``xarray.DataTree`` with ArviZ 1.x.
         """
+        self._require_draws("there is nothing to export")
         report = self.schedule
         rates = report.accepted.sum(axis=1) / np.maximum(1, report.selected.sum(axis=1))
+        some = spread_evenly(self.num_chains, chains)
+        owners = self.superchain_of[some]
         return to_arviz(
             self.program,
-            self.draws,
-            {
-                "lp": self.log_density,
-                "superchain": self.superchain_of,
-                "acceptance_rate": rates[self.superchain_of],
-            },
+            {name: array[some] for name, array in self.draws.items()},
+            {"lp": self.log_density[some], "acceptance_rate": rates[owners]},
             self._attributes(),
+            chain_coords={"chain": some, "superchain": owners},
+            schedule=report.as_arrays(),
             coords=coords,
             dims=dims,
             prior=prior,
             posterior_predictive=posterior_predictive,
             log_likelihood=log_likelihood,
             seed=seed,
+        )
+
+    def plot(self, outputs: Sequence[str] | None = None, max_outputs: int = 3) -> Any:
+        """Show whether superchains agree, and what the schedule learned; for any number of chains.
+
+        For each output a row: how the ranks of each superchain differ from those of all, with a
+        band that holds all curves of 95 % of runs that have converged (Säilynoja, Bürkner and
+        Vehtari, 2022), and the density of each superchain. Below, the schedule.
+
+        Parameters
+        ----------
+        outputs
+            Names of scalars, such as ``"theta[3]"``. Default: the worst.
+        max_outputs
+            How many of the worst.
+
+        Returns
+        -------
+        A matplotlib figure.
+        """
+        if not self.draws:
+            raise ValueError(
+                'The run kept no draws to plot. Sample with `keep="outputs"` or "all".'
+            )
+        ranked = self.glance().ranked
+        return plot_overview(
+            self.draws,
+            {output.name: output.mixing for output in ranked},
+            outputs or [output.name for output in ranked[:max_outputs]],
+            self.num_superchains,
+            self.schedule,
         )
 
     def _attributes(self) -> dict[str, Any]:
@@ -310,11 +291,7 @@ class Result:
         -------
         A `Diagnosis`: print it, or ask ``.verdict`` and ``.outputs``.
         """
-        if not self.draws:
-            raise ValueError(
-                "The run kept no draws, and running statistics cannot tell whether it has "
-                'converged. Sample with `keep="outputs"` or "all".'
-            )
+        self._require_draws("running statistics cannot tell whether it has converged")
         is_thorough = max_values is None and max_outputs is None
         if is_thorough or "_mixing" in self.__dict__:
             mixing = self._mixing
@@ -334,6 +311,28 @@ class Result:
         """Diagnose some of the draws and outputs only: quick, however many there are."""
         return self.diagnose(MAX_VALUES, MAX_OUTPUTS)
 
+    def report(self, path: str | Path) -> None:
+        """Write the run as one page of HTML that needs nothing else: verdict, table, figure.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
+        self._require_draws("there is nothing to report")
+        record = RunRecord(
+            title=getattr(self.program.call.model, "__name__", "model"),
+            draws=self.draws,
+            num_superchains=self.num_superchains,
+            diagnosis=self.diagnose().as_dict(),
+            schedule=self.schedule,
+            settings={
+                **self._attributes(),
+                **{f"moves of {n}": t for n, t in self.proposals.items()},
+            },
+        )
+        write_report(record, path)
+
     def _ending(self, acceptance: dict[str, float]) -> Ending:
         return Ending(
             values=self.last_values(),
@@ -342,3 +341,9 @@ class Result:
             stuck=self.schedule.stuck,
             imprecise=self.imprecise,
         )
+
+    def _require_draws(self, so: str) -> None:
+        if not self.draws:
+            raise ValueError(
+                f'The run kept no draws, and {so}. Sample with `keep="outputs"` or "all".'
+            )

@@ -6,9 +6,9 @@ a region that no chain has found: "converged" means that nothing speaks against 
 
 import enum
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -194,17 +194,43 @@ class Diagnosis:
             lines.extend(["", "What to do", *map(_item, self.remedies)])
         return "\n".join(lines)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is printed as texts and numbers, for files."""
+        ranked = self.ranked
+        return {
+            "verdict": str(self.verdict),
+            "headline": self.headline,
+            "outputs": [
+                [f"{o.name}: {o.verdict} ({o.figures})", [f.reason for f in o.findings]]
+                for o in ranked[:MAX_SHOWN]
+            ],
+            "num_more": max(0, len(ranked) - MAX_SHOWN),
+            "remedies": self.remedies,
+        }
+
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
-        ranked = self.ranked
-        shown = [
-            html.definition(f"{o.name}: {o.verdict} ({o.figures})", [f.reason for f in o.findings])
-            for o in ranked[:MAX_SHOWN]
-        ]
-        if len(ranked) > MAX_SHOWN:
-            shown.append(html.paragraph(f"... and {len(ranked) - MAX_SHOWN} more outputs"))
-        todo = [html.definition("What to do", self.remedies)] if self.remedies else []
-        return html.section(html.badge(self.headline, self.verdict.badness), *shown, *todo)
+        return html_of(self.as_dict())
+
+
+def html_of(diagnosis: Mapping[str, Any]) -> str:
+    """Return what `Diagnosis.as_dict` gave, as HTML."""
+    parts = [html.badge(diagnosis["headline"], Verdict(diagnosis["verdict"]).badness)]
+    parts += [html.definition(*output) for output in diagnosis["outputs"]]
+    if diagnosis["num_more"] and diagnosis["outputs"]:
+        parts.append(html.paragraph(f"... and {diagnosis['num_more']} more outputs"))
+    if diagnosis["remedies"]:
+        parts.append(html.definition("What to do", diagnosis["remedies"]))
+    return html.section(*parts)
+
+
+def diagnose_draws(mixing: Mapping[str, Mixing], num_chains: int, num_draws: int) -> Diagnosis:
+    """Judge scalars by their draws alone, where nothing is known of what was moved."""
+    judged = [
+        OutputVerdict(name, tuple(judge_mixing(m, num_chains, num_draws)), m)
+        for name, m in mixing.items()
+    ]
+    return Diagnosis(tuple(judged), {})
 
 
 def _item(text: str) -> str:
