@@ -1,13 +1,18 @@
 import json
 import re
 import runpy
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+import adlmh_jax
 from adlmh_jax.cli import main
+from adlmh_jax.interop.user_model import find_model
 from adlmh_jax.store import files as storage
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +38,9 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "data.json").write_text(json.dumps({"y": [0.5, 1.5]}))
     (tmp_path / "list.json").write_text("[[0.5, 1.5]]")
     (tmp_path / "text.json").write_text('"y"')
+    (tmp_path / "data.csv").write_text("y\n0.5\n1.5\n")
+    (tmp_path / "text.csv").write_text("y,name\n0.5,a\n")
+    (tmp_path / "gap.csv").write_text("y,scale\n0.5,1\n,1\n")
     np.savez(tmp_path / "data.npz", y=np.array([0.5, 1.5]))
     jax.devices()  # JAX has started: the number of devices is fixed
     monkeypatch.chdir(tmp_path)
@@ -68,14 +76,25 @@ def fails_with(capsys, arguments, words):
         (["reproduce", "hmm", "--out", "a_file/deeper"], "a_file"),
         (["demo", "--restarts", "0"], "`restarts` must be at least 1"),
         (["demo", "--out", "a_file"], "a_file"),
-        (["run", "my_models"], "write `module:function`"),
+        (["run", "my_models"], "write `module:function` or `file.py:function`"),
+        (["run", "nothing.py:model"], "There is no file `nothing.py`"),
+        (["run", "broken_models.py:model"], "File `broken_models.py` cannot be imported"),
         (["run", "no_such_models:model"], "Module `no_such_models` cannot be imported"),
         (["run", "broken_models:model"], "No module named 'there_is_no_such_module'"),
         (["run", "my_models:mode"], "Module `my_models` has no function `mode`"),
         (["run", "my_models:not_a_model"], "has no function `not_a_model`"),
         (["run", "my_models:model", "--args", "none.json"], "`none.json` cannot be read"),
         (["run", "my_models:model", "--args", "text.json"], "must hold an object or a list"),
+        (["run", "my_models:model", "--args", "text.csv"], "column `name` holds something other"),
+        (["run", "my_models:model", "--args", "gap.csv"], "column `y` has gaps"),
+        (["run", "my_models:model"], "which takes y, scale: missing a required argument: 'y'"),
         (["run", "my_models:model", "--out", "none/draws.nc"], "`none` is no writable directory"),
+        (
+            ["run", "my_models:model", "--args", "data.json", "--resume"],
+            "`resume=True` needs `store`",
+        ),
+        (["report", "nowhere"], "There is no `nowhere`"),
+        (["report", "."], "holds no stored run"),
         (
             ["run", "my_models:model", "--args", "data.json", "--outputs", "men", *SIZES],
             "no output `men`",
@@ -91,41 +110,65 @@ def test_errors_are_one_line(project, capsys, arguments, words):
     fails_with(capsys, arguments, words)
 
 
-def test_run_prints_the_summary_and_writes_the_draws(project, capsys):
+def test_run_prints_the_summary_and_writes_what_is_asked(project, capsys):
     arguments = ["run", "my_models:model", "--args", "data.json", "--outputs", "mean,flip"]
-    assert main([*arguments, "--out", "draws.nc", *SIZES]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"^mean +", printed, re.MULTILINE)
-    assert re.search(r"^flip +", printed, re.MULTILINE)
-    assert "r_hat" in printed
-    assert "Draws: draws.nc" in printed
+    files = ["--out", "draws.nc", "--summary", "summary.json", "--report", "page.html"]
+    code = main([*arguments, *files, "--store", "run", *SIZES])
+    captured = capsys.readouterr()
+    assert captured.err == ""  # the warning of convergence is the verdict, which is printed
+    assert re.search(r"^mean +", captured.out, re.MULTILINE)
+    assert re.search(r"^flip +", captured.out, re.MULTILINE)
+    assert "r_hat" in captured.out and "..." not in captured.out
+    assert captured.out.endswith(
+        "Draws: draws.nc\nSummary: summary.json\nReport: page.html\nStore: run\n"
+    )
     import xarray
 
     with xarray.open_dataset(project / "draws.nc", group="posterior") as posterior:
         assert posterior["mean"].shape == (8, 30)
         assert set(posterior.data_vars) == {"mean", "flip"}
+    told = json.loads((project / "summary.json").read_text())
+    assert code == (0 if told["verdict"] == "converged" else 3) == 3  # 30 draws are too few
+    assert set(told["table"]) == {"mean", "flip"} and told["num_draws"] == 30
+    assert main(["report", "draws.nc", "--out", "again.html"]) == 0
+    assert "Report: again.html" in capsys.readouterr().out
+    headline = told["headline"].replace("`", "")
+    for page in ("page.html", "again.html"):
+        assert headline in re.sub("</?code>", "", (project / page).read_text())
 
 
-@pytest.mark.parametrize("file", ["list.json", "data.npz"])
+@pytest.mark.parametrize("file", ["list.json", "data.npz", "data.csv"])
 def test_run_takes_arguments_from_files(project, capsys, file):
-    outputs = ["--outputs", "mean,flip"]
-    assert main(["run", "my_models:model", "--args", file, *outputs, *SIZES]) == 0
+    outputs = ["--outputs", "mean,flip", "--quiet"]
+    main(["run", "my_models.py:model", "--args", file, *outputs, *SIZES])
     from_file = capsys.readouterr().out
-    assert main(["run", "my_models:model", "--args", "data.json", *outputs, *SIZES]) == 0
+    main(["run", "my_models:model", "--args", "data.json", *outputs, *SIZES])
     assert capsys.readouterr().out == from_file
+    assert len(from_file.splitlines()) == 1 and "mean" in from_file
 
 
-@pytest.mark.slow
-def test_readme_example_runs(capsys):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    small = "num_chains=8, num_warmup=20, num_samples=20, progress=False)"
-    shorter = code.replace('outputs=["rate"])', f'outputs=["rate"], {small}')
-    assert shorter != code
-    names = {}
-    exec(shorter, names)
-    assert "rate" in capsys.readouterr().out
-    assert names["result"].draws["rate"].shape == (8, 20)
+def test_a_file_whose_name_a_module_has(project):
+    (project / "json.py").write_text(MODEL)
+    assert find_model(str(project / "json.py") + ":model").__module__ == "model file json"
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(["--version"])
+    assert leaving.value.code == 0
+    assert capsys.readouterr().out.startswith(f"adlmh_jax {adlmh_jax.__version__} (jax ")
+    assert pyproject_version() == adlmh_jax.__version__
+
+
+def pyproject_version():
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        return tomllib.load(file)["project"]["version"]
+
+
+def test_the_package_is_a_command():
+    command = [sys.executable, "-m", "adlmh_jax", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "exit codes: 0 done" in done.stdout
 
 
 def test_readme_script_fills_the_section(monkeypatch):
@@ -145,7 +188,9 @@ def test_readme_script_fills_the_section(monkeypatch):
 def test_quick_reproduction_of_everything(tmp_path, capsys):
     arguments = ["reproduce", "all", "--quick", "--out", str(tmp_path), "--no-progress"]
     assert main(arguments) == 0
-    assert f"Report: {tmp_path / 'report.md'}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"Report: {tmp_path / 'report.md'}" in printed
+    assert "steps of LMH per step of AdLMH" in printed
     report = (tmp_path / "report.md").read_text()
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", report)
     assert len(pictures) == 9

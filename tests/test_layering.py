@@ -24,7 +24,7 @@ ORDER = [
     ["interop"],
     ["paper"],
     ["cli"],
-    ["__init__"],
+    ["__init__", "__main__"],
 ]
 RANKS = {name: rank for rank, names in enumerate(ORDER) for name in names}
 OWNERS = {

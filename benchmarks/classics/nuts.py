@@ -5,7 +5,8 @@ import time
 import jax
 import numpyro.infer
 
-from adlmh_jax.results.diagnose import measure, summarise_outputs
+from adlmh_jax.results.diagnose import measure
+from adlmh_jax.results.tables import summarise_outputs
 from benchmarks.classics import CLASSICS
 from benchmarks.classics.measure import compare
 

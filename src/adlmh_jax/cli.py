@@ -1,20 +1,38 @@
-"""The command line: `adlmh demo`, `adlmh reproduce`, `adlmh run`."""
+"""The command line: `adlmh demo`, `adlmh reproduce`, `adlmh run`, `adlmh report`."""
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
 
-from adlmh_jax.interop import run_model
-from adlmh_jax.paper.experiments import CASE_NAMES, Budget, demo, quick_budget, reproduce
-from adlmh_jax.store import make_directory
+from adlmh_jax.interop import Files, run_model
+from adlmh_jax.paper.experiments import (
+    CASE_NAMES,
+    Budget,
+    demo,
+    load_numbers,
+    quick_budget,
+    reproduce,
+    summary_table,
+)
+from adlmh_jax.results import ConvergenceWarning, Result, read_record, write_report
+from adlmh_jax.store import StoreError, make_directory
+from adlmh_jax.version import VERSION
 
 USAGE_ERROR = 2  # exit code of wrong arguments, as argparse has it
+NOT_CONVERGED = 3  # something speaks against convergence, or there is too little to tell
 INTERRUPTED = 130
+EXIT_CODES = """\
+exit codes: 0 done (of `run`: and converged, as far as the draws can tell); 2 wrong arguments;
+3 of `run`: not converged, or too little to tell; 130 interrupted
+"""
 
 
 class UsageError(Exception):
@@ -40,34 +58,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 2 if the arguments are wrong.
+        0, 2 if the arguments are wrong, 3 if a run has not converged, 130 if it was interrupted.
     """
     options = build_parser().parse_args(arguments)
     try:
-        checked(set_device_count, options.device_count)
-        options.command(options)
+        with plain_warnings():
+            checked(set_device_count, options.device_count)
+            return options.command(options) or 0
     except UsageError as error:
         print(f"adlmh: {error}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print("adlmh: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return 0
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print warnings as sentences; that of convergence not at all, for the verdict is printed."""
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        print(f"adlmh: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.showwarning = show
+        yield
 
 
 def checked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function whose errors are the user's."""
     try:
         return function(*args, **kwargs)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, StoreError) as error:
         raise UsageError(" ".join(str(error).split())) from error
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = Parser(
-        prog="adlmh", description="Output-sensitive adaptive Metropolis-Hastings for NumPyro models"
+        prog="adlmh",
+        description="Output-sensitive adaptive Metropolis-Hastings for NumPyro models",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "numpyro", "arviz"))
+    parser.add_argument("--version", action="version", version=f"adlmh_jax {VERSION} ({versions})")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("demo", help="LMH and AdLMH on a hidden Markov model")
@@ -87,15 +123,11 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, default=Path("adlmh-paper"), help="directory to write")
     one.set_defaults(command=_reproduce)
 
-    one = commands.add_parser("run", help="sample a model of your own")
-    one.add_argument("model", metavar="MODULE:MODEL", help="a NumPyro model that can be imported")
-    one.add_argument("--args", type=Path, help="the model's arguments: a .json or .npz file")
-    one.add_argument("--outputs", help="sites to predict, with commas between (all)")
-    one.add_argument("--chains", type=int, default=256, help="number of chains (256)")
-    one.add_argument("--warmup", type=int, default=1000, help="draws before sampling (1000)")
-    one.add_argument("--samples", type=int, default=1000, help="draws of each chain (1000)")
-    one.add_argument("--out", type=Path, help="NetCDF file to write")
-    one.set_defaults(command=_run)
+    _add_run(commands)
+    one = commands.add_parser("report", help="a page of HTML of a run that is on disk")
+    one.add_argument("run", type=Path, help="draws.nc, or the directory of a stored run")
+    one.add_argument("--out", type=Path, default=Path("report.html"), help="file to write")
+    one.set_defaults(command=_report)
 
     for command in commands.choices.values():
         command.add_argument(
@@ -104,6 +136,36 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--device-count", type=int, help="CPU devices (one for each core)")
         command.add_argument("--no-progress", action="store_true", help="no progress bars")
     return parser
+
+
+def _add_run(commands: Any) -> None:
+    """Add the command that samples a user's model."""
+    one = commands.add_parser(
+        "run",
+        help="sample a model of your own",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.add_argument(
+        "model", metavar="MODEL", help="a NumPyro model: module:model or file.py:model"
+    )
+    one.add_argument(
+        "--args", type=Path, help="the model's arguments: a .json, .npz or .csv file (by column)"
+    )
+    one.add_argument("--outputs", help="sites to predict, with commas between (all)")
+    one.add_argument("--chains", type=int, default=256, help="number of chains (256)")
+    one.add_argument("--warmup", type=int, default=1000, help="draws before sampling (1000)")
+    one.add_argument("--samples", type=int, default=1000, help="draws of each chain (1000)")
+    one.add_argument("--float64", action="store_true", help="compute in double precision")
+    one.add_argument("--store", type=Path, help="directory that keeps the run while it goes on")
+    one.add_argument("--resume", action="store_true", help="go on with the run in --store")
+    one.add_argument("--out", type=Path, help="NetCDF file of the draws to write")
+    one.add_argument("--summary", type=Path, help="JSON file of verdict and table to write")
+    one.add_argument("--report", type=Path, help="HTML page to write")
+    loudness = one.add_mutually_exclusive_group()
+    loudness.add_argument("--quiet", action="store_true", help="print the verdict alone")
+    loudness.add_argument("--verbose", action="store_true", help="print model and moves too")
+    one.set_defaults(command=_run)
 
 
 def set_device_count(count: int | None) -> None:
@@ -146,26 +208,47 @@ def _reproduce(options: argparse.Namespace) -> None:
     checked(make_directory, options.out)
     names = CASE_NAMES if options.case == "all" else (options.case,)
     path = reproduce(names, options.out, budget, progress=not options.no_progress)
+    claims = {n: c for n, c in load_numbers(options.out).items() if "claim" in c}
+    if claims:
+        print(summary_table(claims))
     print(f"Report: {path}")
 
 
-def _run(options: argparse.Namespace) -> None:
-    result = checked(
+def _run(options: argparse.Namespace) -> int:
+    if options.float64:
+        jax.config.update("jax_enable_x64", True)
+    files = Files(draws=options.out, summary=options.summary, report=options.report)
+    result: Result = checked(
         run_model,
         options.model,
         options.args,
         options.outputs.split(",") if options.outputs else None,
-        options.out,
+        files,
         options.seed,
         num_chains=options.chains,
         num_warmup=options.warmup,
         num_samples=options.samples,
-        progress=not options.no_progress,
+        store=options.store,
+        resume=options.resume,
+        progress=not (options.no_progress or options.quiet),
     )
-    print(result.summary().to_string(float_format="{:.4g}".format))
-    print(result.diagnose())
-    if options.out is not None:
-        print(f"Draws: {options.out}")
+    diagnosis = result.diagnose()
+    if options.quiet:
+        print(diagnosis.headline)
+    else:
+        if options.verbose:
+            moves = "\n".join(f"{site}: {text}" for site, text in result.proposals.items())
+            print(result.program, "Moves", moves, result.summary(by="site"), sep="\n\n", end="\n\n")
+        print(result.summary(), diagnosis, sep="\n\n")
+        named = zip(("Draws", "Summary", "Report", "Store"), (*files, options.store), strict=True)
+        written = [f"{name}: {path}" for name, path in named if path is not None]
+        print(*written, sep="\n", end="\n" * bool(written))
+    return 0 if diagnosis.is_converged else NOT_CONVERGED
+
+
+def _report(options: argparse.Namespace) -> None:
+    checked(write_report, checked(read_record, options.run), options.out)
+    print(f"Report: {options.out}")
 
 
 if __name__ == "__main__":

@@ -52,8 +52,6 @@ from adlmh_jax.schedules import Schedule, ucb
 from adlmh_jax.store import Directory, Nowhere, Store, run_settings
 from adlmh_jax.types import Chains, Key, Model
 
-MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at for the warning at the end
-
 
 def sample(
     key: Key | int,
@@ -352,7 +350,7 @@ def warn_if_doubtful(result: Result, stacklevel: int) -> None:
     """Say it, once, if the run cannot be trusted."""
     if not result.draws:
         return
-    diagnosis = result.diagnose(MAX_VALUES, MAX_OUTPUTS)
+    diagnosis = result.glance()
     if diagnosis.verdict != "converged":
         warnings.warn(
             f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",

@@ -82,6 +82,26 @@ def test_posterior(result, full):
     np.testing.assert_array_equal(posterior["time"], np.arange(3))
 
 
+def test_few_chains_for_plots(result):
+    few = datasets(result.to_arviz(chains=3))
+    np.testing.assert_array_equal(few["posterior"]["chain"], [1, 4, 6])
+    np.testing.assert_array_equal(few["posterior"]["superchain"], [0, 2, 3])
+    np.testing.assert_array_equal(few["sample_stats"]["lp"], result.log_density[[1, 4, 6]])
+    for name, draws in result.draws.items():
+        np.testing.assert_array_equal(few["posterior"][name.replace("/", ".")], draws[[1, 4, 6]])
+    with pytest.raises(ValueError, match="`chains` must be from 1 to 8"):
+        result.to_arviz(chains=9)
+
+
+def test_the_schedule_is_exported(result, full):
+    report, stats = result.schedule, datasets(full)["sample_stats"]
+    assert list(stats["schedule_entry"].values) == report.names
+    for name in ("weights", "selected", "accepted", "rewards", "counts"):
+        np.testing.assert_array_equal(stats[f"schedule_{name}"], getattr(report, name))
+    again = type(report).from_arrays(report.as_arrays())
+    assert again.names == report.names and set(again.learned) == set(report.learned)
+
+
 def test_sample_stats(result, full):
     sample_stats = datasets(full)["sample_stats"]
     np.testing.assert_array_equal(sample_stats["lp"], result.log_density)

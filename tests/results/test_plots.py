@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from adlmh_jax.results.plots import plot_convergence, plot_schedule
-from adlmh_jax.results.result import ScheduleReport
+from adlmh_jax.results.schedule import ScheduleReport
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402

@@ -39,7 +39,8 @@ def test_what_holds_each_other_is_not_converged(model, stuck):
     assert set(result.schedule.stuck) == set(stuck)
     diagnosis = result.diagnose()
     assert diagnosis.verdict == "not converged"
-    assert "they need a joint move" in repr(diagnosis)
+    assert any("they need a joint move" in remedy for remedy in diagnosis.remedies)
+    assert "hold each other: sum one out while the other moves" in diagnosis.advice[0]
     rates = result.summary(by="site")["acceptance_rate"]
     assert np.all(rates[list(stuck)] == 0)  # a Gibbs step that draws the same value moves nothing
 

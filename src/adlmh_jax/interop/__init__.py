@@ -2,11 +2,12 @@
 
 from adlmh_jax.interop.functional import Algorithm, as_algorithm
 from adlmh_jax.interop.numpyro_kernel import LMH, AdLMH
-from adlmh_jax.interop.user_model import run_model
+from adlmh_jax.interop.user_model import Files, run_model
 
 __all__ = [
     "AdLMH",
     "Algorithm",
+    "Files",
     "LMH",
     "as_algorithm",
     "run_model",

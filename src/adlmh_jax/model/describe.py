@@ -1,6 +1,7 @@
 """A `Program` as a table for people."""
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 HEAD = ("site", "components", "batch", "event", "support", "touches terms", "touches outputs")
@@ -9,29 +10,57 @@ LAST_ROWS = 4
 MAX_NAMES = 4  # in a cell
 MAX_CHARACTERS = 36  # in a cell
 
+Row = tuple[str, ...]
+
 
 def describe(program: Any) -> str:
     """Return the sites with their shapes and supports, and what each touches."""
-    sites = program.sites.sites
-    num_hidden = len(sites) - MAX_ROWS if len(sites) > MAX_ROWS else 0
-    num_first = MAX_ROWS - LAST_ROWS if num_hidden else len(sites)
-    shown = sites[:num_first] + sites[num_first + num_hidden :]
-    cells = [HEAD, *(_row(program, site) for site in shown)]
+    first, num_hidden, last = _shown_rows(program)
+    cells = [HEAD, *first, *last]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
     lines = [_line(row, widths) for row in cells]
     if num_hidden:
-        lines.insert(1 + num_first, f"… {num_hidden} more sites")
+        lines.insert(1 + len(first), _hidden(num_hidden))
     lines.insert(1, _line(["-" * width for width in widths], widths))
-    summary = (
+    return "\n".join([_summary(program), "", *lines])
+
+
+def describe_html(program: Any) -> str:
+    """Return the same as a table of HTML."""
+    first, num_hidden, last = _shown_rows(program)
+
+    def line(cells: Sequence[str], tag: str = "td") -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    gap = [f"<tr><td colspan={len(HEAD)}>{_hidden(num_hidden)}</td></tr>"] if num_hidden else []
+    body = "".join([*map(line, first), *gap, *map(line, last)])
+    head = f"<thead>{line(HEAD, 'th')}</thead>"
+    return f"<p>{escape(_summary(program))}</p><table>{head}<tbody>{body}</tbody></table>"
+
+
+def _shown_rows(program: Any) -> tuple[list[Row], int, list[Row]]:
+    """Return the first rows, how many are left out after them, and the last rows."""
+    sites = program.sites.sites
+    num_hidden = len(sites) - MAX_ROWS if len(sites) > MAX_ROWS else 0
+    num_first = MAX_ROWS - LAST_ROWS if num_hidden else len(sites)
+    first, last = sites[:num_first], sites[num_first + num_hidden :]
+    return [_row(program, s) for s in first], num_hidden, [_row(program, s) for s in last]
+
+
+def _hidden(number: int) -> str:
+    return f"… {number} more sites"
+
+
+def _summary(program: Any) -> str:
+    return (
         f"Program of {_counted(program.num_components, 'component')} in "
-        f"{_counted(len(sites), 'latent site')}, "
+        f"{_counted(len(program.sites.sites), 'latent site')}, "
         f"{_counted(program.term_layout.num_scalars, 'term')}, "
         f"{_counted(len(program.output_names), 'output')}: {_names(program.output_names)}"
     )
-    return "\n".join([summary, "", *lines])
 
 
-def _row(program: Any, site: Any) -> tuple[str, ...]:
+def _row(program: Any, site: Any) -> Row:
     touches = program.touches[site.name]
     return (
         _cut(site.name),

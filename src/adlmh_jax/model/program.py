@@ -28,7 +28,7 @@ from adlmh_jax.graph import (
 )
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, Outputs
-from adlmh_jax.model.describe import describe
+from adlmh_jax.model.describe import describe, describe_html
 from adlmh_jax.model.distributions import log_terms
 from adlmh_jax.model.outputs import check_names, check_outputs
 from adlmh_jax.model.sites import (
@@ -73,6 +73,10 @@ class Program:
     def __repr__(self) -> str:
         """Return a readable table of the program."""
         return describe(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return describe_html(self)
 
     @cached_property
     def latent_layout(self) -> Layout:

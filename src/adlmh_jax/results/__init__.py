@@ -5,10 +5,14 @@ from adlmh_jax.results.diagnose import measure
 from adlmh_jax.results.mixing import autocovariance, effective_size
 from adlmh_jax.results.plots import plot_convergence, plot_schedule, unit_rewards
 from adlmh_jax.results.precision import PrecisionWarning
-from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.results.reading import DIAGNOSIS, read_record
+from adlmh_jax.results.report import write_report
+from adlmh_jax.results.result import Result
+from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.results.verdict import ConvergenceWarning
 
 __all__ = [
+    "DIAGNOSIS",
     "ConvergenceWarning",
     "PrecisionWarning",
     "Result",
@@ -19,5 +23,7 @@ __all__ = [
     "measure",
     "plot_convergence",
     "plot_schedule",
+    "read_record",
     "unit_rewards",
+    "write_report",
 ]

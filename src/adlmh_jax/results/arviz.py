@@ -12,6 +12,7 @@ import numpy as np
 from adlmh_jax.model import Program, listed, nearest, predictive
 
 SAMPLE_DIMS = ("chain", "draw")
+SCHEDULE, SCHEDULE_DIMS = "schedule_", ("schedule_superchain", "schedule_entry")
 PRIOR_DRAWS = 500
 LIBRARY = "adlmh_jax"
 
@@ -26,6 +27,8 @@ def to_arviz(
     sample_stats: Mapping[str, np.ndarray],
     attributes: Mapping[str, Any],
     *,
+    chain_coords: Mapping[str, np.ndarray] | None = None,
+    schedule: Mapping[str, np.ndarray] | None = None,
     coords: Coords | None = None,
     dims: Dims | None = None,
     prior: bool | int = False,
@@ -45,6 +48,11 @@ def to_arviz(
         By name, ``[chain]`` or ``[chain, draw]``.
     attributes
         What to write on every group: strings and numbers.
+    chain_coords
+        Coordinates of the dimension ``chain``.
+    schedule
+        Arrays of the schedule, ``[superchain, entry]``, and the ``names`` of its entries; they are
+        added to the group ``sample_stats``.
     coords, dims
         Coordinate values and dimension names, beside those of the model's plates.
     prior
@@ -58,10 +66,6 @@ def to_arviz(
     -------
     An ``arviz.InferenceData`` (ArviZ 0.x) or an ``xarray.DataTree`` (from 1.0 on).
     """
-    if not draws:
-        raise ValueError(
-            'There are no draws to export: the run kept none. Use `keep="outputs"` or "all".'
-        )
     run = predictive.run_once(program)
     observed = predictive.observed_values(run)
     groups: dict[str, Arrays] = {"posterior": dict(draws), "sample_stats": dict(sample_stats)}
@@ -83,9 +87,38 @@ def to_arviz(
     everywhere = {**_origin(), **attributes}
     maker = _Maker(predictive.find_plates(run), groups, coords or {}, dims or {})
     datasets = {name: maker.dataset(name, arrays, everywhere) for name, arrays in groups.items()}
+    if chain_coords:
+        datasets = {name: _name_chains(data, chain_coords) for name, data in datasets.items()}
+    if schedule:
+        datasets["sample_stats"] = _add_schedule(datasets["sample_stats"], schedule)
     _check_names("coords", coords, {dim for data in datasets.values() for dim in data.dims})
     _check_names("dims", dims, {name for arrays in groups.values() for name in arrays})
     return _assemble(datasets, everywhere)
+
+
+def spread_evenly(number: int, wanted: int | None) -> np.ndarray:
+    """Return which to take so that ``wanted`` of a number of things are evenly spread."""
+    if wanted is None:
+        return np.arange(number)
+    if not 1 <= wanted <= number:
+        raise ValueError(f"`chains` must be from 1 to {number}, which the run has, got {wanted}.")
+    return (2 * np.arange(wanted) + 1) * number // (2 * wanted)
+
+
+def _name_chains(data: Any, chain_coords: Mapping[str, np.ndarray]) -> Any:
+    """Say which chains they are, where all of them are, and whose."""
+    if data.sizes.get("chain") != len(chain_coords["chain"]):  # prior draws
+        return data
+    own = {name: ("chain", c) for name, c in chain_coords.items() if name not in data.data_vars}
+    return data.assign_coords(own)
+
+
+def _add_schedule(data: Any, schedule: Mapping[str, np.ndarray]) -> Any:
+    """Add what the schedule was: arrays without chains and draws."""
+    arrays = dict(schedule)
+    names = arrays.pop("names")
+    variables = {f"{SCHEDULE}{name}": (SCHEDULE_DIMS, array) for name, array in arrays.items()}
+    return data.assign(variables).assign_coords({SCHEDULE_DIMS[1]: names})
 
 
 def _check_names(called: str, given: Mapping[str, Any] | None, known: set[str]) -> None:

@@ -12,7 +12,8 @@ from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to
 from adlmh_jax.model import Program
 from adlmh_jax.results.evidence import estimate_evidence
 from adlmh_jax.results.precision import warn_if_imprecise
-from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.results.result import Result
+from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.schedules import Schedule
 from adlmh_jax.statistics import summarise, tally_total
 from adlmh_jax.types import Array
@@ -31,7 +32,7 @@ def collect(
     superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(done.state.superchains))
     report = _report(engine, superchains)
     _warn_invalid(report)
-    warn_if_imprecise(engine.program, superchains.chains)
+    imprecise = warn_if_imprecise(engine.program, superchains.chains)
     return Result(
         draws={name: _join(done.parts, name) for name in names},
         log_density=np.concatenate([part.log_density for part in done.parts], axis=1),
@@ -45,6 +46,7 @@ def collect(
         seed=seed,
         seconds=seconds,
         log_evidence=estimate_evidence(superchains.annealing.log_evidence),
+        imprecise=imprecise,
     )
 
 
@@ -58,6 +60,7 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
     selected, accepted, invalid = map(tally_total, superchains.entry_tallies)
     of_components = list(map(tally_total, superchains.tallies))
     weights, reported = _read_schedule(schedule, learned)
+    stuck, settled = _find_still(engine.program, superchains, of_components[1].sum(axis=0))
     return ScheduleReport(
         names=list(engine.entry_names),
         weights=np.asarray(weights),
@@ -70,7 +73,8 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
         component_selected=of_components[0],
         component_accepted=of_components[1],
         component_invalid=of_components[2],
-        stuck=_find_stuck(engine.program, superchains),
+        stuck=stuck,
+        settled=settled,
         drawn_exactly=engine.moves.drawn_exactly,
     )
 
@@ -81,23 +85,32 @@ def _read_schedule(schedule: Schedule, learned: Any) -> tuple[Array, dict[str, A
     return jax.vmap(schedule.weights)(learned), jax.vmap(schedule.report)(learned)
 
 
-def _find_stuck(program: Program, superchains: SuperchainState) -> list[str]:
-    """Name the components that stayed where they were in some chains, at different values."""
+def _find_still(
+    program: Program, superchains: SuperchainState, accepted: np.ndarray
+) -> tuple[list[str], list[str]]:
+    """Name the components that stayed where they were in some chains while draws were recorded.
+
+    First those that such chains hold at different values. Then discrete ones that most chains hold,
+    all at one value, and came to from others: ``accepted``, ``[N]``, counts warm-up too.
+    """
     has_moved = np.concatenate(superchains.has_moved, axis=-1)  # [N, chain]
     banks = {
         bank: np.concatenate(rows, axis=-1) for bank, rows in superchains.chains.latent.items()
     }
     names = np.array(program.sites.component_names)
-    stuck = []
+    stuck, settled = [], []
     for site in program.sites.sites:
         slot, first = program.latent_layout[site.name], program.sites.first_components[site.name]
         rows = banks[slot.bank][slot.offset : slot.offset + slot.size]
         values = rows.reshape(site.num_components, site.event_size, rows.shape[-1])
         for number in np.flatnonzero(~has_moved[first : first + site.num_components].all(axis=1)):
-            still = values[number][:, ~has_moved[first + number]]
+            is_still = ~has_moved[first + number]
+            still = values[number][:, is_still]
             if np.any(still != still[:, :1]):
                 stuck.append(str(names[first + number]))
-    return stuck
+            elif site.is_discrete and 2 * is_still.sum() > is_still.size:
+                settled += [str(names[first + number])] * bool(accepted[first + number])
+    return stuck, settled
 
 
 def _warn_invalid(report: ScheduleReport) -> None:

@@ -2,14 +2,19 @@
 
 import functools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from adlmh_jax.model import Program, element_names
+from adlmh_jax.results.advice import Ending, advise
 from adlmh_jax.results.mixing import Mixing, measure_mixing
+from adlmh_jax.results.scalars import scalars
 from adlmh_jax.results.verdict import (
+    ARRIVED,
+    MIN_CHAINS,
+    UNMOVED,
     Diagnosis,
     Finding,
     OutputVerdict,
@@ -19,19 +24,6 @@ from adlmh_jax.results.verdict import (
 )
 
 MIN_THINNED = 50  # draws of a chain that thinning leaves
-
-
-def scalars(
-    draws: Mapping[str, np.ndarray], chosen: Collection[str] | None = None
-) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield the name of each array, the name of each of its (chosen) scalars, and its draws."""
-    for name, array in draws.items():
-        flat = array.reshape(*array.shape[:2], -1)
-        for index, scalar in enumerate(element_names(name, array.shape[2:])):
-            if chosen is not None and scalar not in chosen:
-                continue
-            values = np.ascontiguousarray(flat[..., index])
-            yield name, scalar, values.astype(np.int8) if values.dtype == bool else values
 
 
 def measure(
@@ -68,71 +60,33 @@ def measure(
     }
 
 
-def summarise_outputs(
-    draws: Mapping[str, np.ndarray], mixing: Mapping[str, Mixing], quantiles: Sequence[float]
-) -> Any:
-    """Return a table with one row for each scalar output."""
-    import pandas
+class Tallies(NamedTuple):
+    """What is known of the components of a run.
 
-    rows = {}
-    for _, scalar, values in scalars(draws):
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            rows[scalar] = _describe(values, mixing[scalar], quantiles)
-    return pandas.DataFrame.from_dict(rows, orient="index")
+    Attributes
+    ----------
+    selected, accepted
+        Steps of chains in which each was selected, and moved, ``[superchain, component]``.
+    stuck, settled
+        Names of those that chains hold at different values, and at one that they came to.
+    drawn_exactly
+        Sites that are drawn anew whenever those that they hang on move: that one of them hardly
+        changes is no sign of anything.
+    """
 
-
-def _describe(values: np.ndarray, m: Mixing, quantiles: Sequence[float]) -> dict[str, float]:
-    mean = np.mean(values, dtype=float)
-    sd = np.std(values, ddof=min(1, values.size - 1), dtype=float)
-    squares = np.square(values - mean)
-    error_of_variance = np.sqrt(np.var(squares) / m.ess_square)
-    return {
-        "mean": mean,
-        "sd": sd,
-        **{f"{100 * q:g}%": np.quantile(values, q) for q in quantiles},
-        "mcse_mean": sd / np.sqrt(m.ess_mean),
-        # The delta method: an error of the variance is 2 sd errors of the sd.
-        "mcse_sd": error_of_variance / (2 * np.sqrt(np.mean(squares))),
-        "ess_bulk": m.ess_bulk,
-        "ess_tail": m.ess_tail,
-        "r_hat": m.r_hat,
-        "nested_r_hat": m.nested_r_hat,
-    }
-
-
-def summarise_sites(
-    program: Program, selected: np.ndarray, accepted: np.ndarray, num_chains: int
-) -> Any:
-    """Return a table with one row for each site: how often its components moved."""
-    import pandas
-
-    names = np.array(program.sites.component_names)
-    site_of = np.array(program.sites.site_of)
-    all_tried, all_taken = selected.sum(axis=0), accepted.sum(axis=0)
-    rows = {}
-    for index, site in enumerate(program.sites.sites):
-        own = site_of == index
-        tried, taken = all_tried[own], all_taken[own]
-        rates = taken / np.maximum(1, tried)
-        worst = int(np.argmin(rates))
-        rows[site.name] = {
-            "components": site.num_components,
-            "selected": tried.mean() / num_chains,
-            "acceptance_rate": taken.sum() / max(1, tried.sum()),
-            "least_rate": rates[worst],
-            "least_moved": names[own][worst],
-        }
-    return pandas.DataFrame.from_dict(rows, orient="index")
+    selected: np.ndarray
+    accepted: np.ndarray
+    stuck: Sequence[str] = ()
+    settled: Collection[str] = ()
+    drawn_exactly: Collection[str] = ()
 
 
 def diagnose_run(
     program: Program,
     mixing: Mapping[str, Mixing],
     draws: Mapping[str, np.ndarray],
-    selected: np.ndarray,
-    accepted: np.ndarray,
-    stuck: Sequence[str] = (),
-    drawn_exactly: Collection[str] = (),
+    tallies: Tallies,
+    ending: Callable[[dict[str, float]], Ending] = lambda acceptance: Ending(),
 ) -> Diagnosis:
     """Judge every scalar output of a run.
 
@@ -144,44 +98,90 @@ def diagnose_run(
         What `measure` gave for each scalar that is to be judged.
     draws
         The draws that were measured.
-    selected, accepted
-        Tallies of each component, ``[superchain, component]``.
-    stuck
-        Components that never changed in some chains, which hold them at different values.
-    drawn_exactly
-        Sites that are drawn anew whenever those that they hang on move: that one of them hardly
-        changes is no sign of anything.
+    tallies
+        Of the components.
+    ending
+        Says how the run ended, given the acceptance rates of sites; asked if something is wrong.
     """
     num_chains, num_draws = next(iter(draws.values())).shape[:2]
-    names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
-    group_of = connected_groups(program)
-    group_of_component = np.array([group_of[site] for site in program.sites.names])[site_of]
+    groups = connected_groups(program)
+    judge_groups = _judge_of_groups(program, groups, tallies, num_chains)
+    moves_of = _moves(program, tallies.accepted)
+    judged: list[OutputVerdict] = []
+    concerned: set[int] = set()
+    for name, array in draws.items():
+        behind = [
+            site
+            for site, touched in program.touches.items()
+            if site == name or name in touched.outputs
+        ]
+        own = frozenset(groups[site] for site in behind)
+        for scalar in filter(mixing.__contains__, element_names(name, array.shape[2:])):
+            if not own:  # an output that no random choice reaches is what it is
+                judged.append(OutputVerdict(scalar, (), mixing[scalar]))
+                continue
+            note = ""
+            if mixing[scalar].is_constant and num_chains >= MIN_CHAINS:
+                is_moved = moves_of.get(scalar, sum(map(moves_of.__getitem__, behind))) > 0
+                note = (ARRIVED if scalar in moves_of else UNMOVED) * is_moved
+            found = [] if note else judge_mixing(mixing[scalar], num_chains, num_draws)
+            findings = (*found, *judge_groups(own))
+            judged.append(OutputVerdict(scalar, findings, mixing[scalar], note))
+            concerned |= own if findings else frozenset()
+    acceptance = acceptance_rates(program, tallies)
+    advice: tuple[str, ...] = ()
+    if concerned:
+        sites = [site for site, group in groups.items() if group in concerned]
+        advice = advise(program, ending(acceptance), sites)
+    return Diagnosis(tuple(judged), acceptance, advice)
 
-    is_moved = np.array([site not in drawn_exactly for site in program.sites.names])[site_of]
+
+def _judge_of_groups(
+    program: Program, group_of: Mapping[str, int], tallies: Tallies, num_chains: int
+) -> Callable[[frozenset[int]], tuple[Finding, ...]]:
+    """Return a function that says what is wrong with the components of groups of sites."""
+    names, site_of = np.array(program.sites.component_names), np.array(program.sites.site_of)
+    group_of_component = np.array([group_of[site] for site in program.sites.names])[site_of]
+    is_moved = np.array([site not in tallies.drawn_exactly for site in program.sites.names])
+    stuck = set(tallies.stuck)
 
     @functools.cache
     def judge_groups(groups: frozenset[int]) -> tuple[Finding, ...]:
         own = np.isin(group_of_component, list(groups))
-        judged = own & is_moved
-        tallies = selected[:, judged], accepted[:, judged]
-        found = judge_components(list(names[judged]), *tallies, num_chains // len(selected))
+        judged = own & is_moved[site_of]
+        found = judge_components(
+            list(names[judged]),
+            tallies.selected[:, judged],
+            tallies.accepted[:, judged],
+            num_chains // len(tallies.selected),
+            tallies.settled,
+        )
         return (*judge_stuck([name for name in names[own] if name in stuck]), *found)
 
-    judged = []
-    for name, array in draws.items():
-        groups = frozenset(
-            group_of[site]
-            for site, touched in program.touches.items()
-            if site == name or name in touched.outputs
-        )
-        for scalar in filter(mixing.__contains__, element_names(name, array.shape[2:])):
-            findings: tuple[Finding, ...] = ()
-            if groups:  # an output that no random choice reaches is what it is
-                findings = (*judge_mixing(mixing[scalar], num_chains, num_draws),)
-                findings += judge_groups(groups)
-            judged.append(OutputVerdict(scalar, findings, mixing[scalar]))
-    sites = summarise_sites(program, selected, accepted, num_chains)
-    return Diagnosis(tuple(judged), sites["acceptance_rate"].to_dict())
+    return judge_groups
+
+
+def _moves(program: Program, accepted: np.ndarray) -> dict[str, int]:
+    """Return how often each site, and each of its scalars, changed in the whole run."""
+    moves: dict[str, int] = {}
+    for site in program.sites.sites:
+        first = program.sites.first_components[site.name]
+        own = accepted[:, first : first + site.num_components].sum(axis=0)
+        each = np.repeat(own, site.event_size)
+        moves |= dict(zip(element_names(site.name, site.shape), map(int, each), strict=True))
+        moves[site.name] = int(own.sum())
+    return moves
+
+
+def acceptance_rates(program: Program, tallies: Tallies) -> dict[str, float]:
+    """Return the share of accepted proposals of each site."""
+    rates = {}
+    for site in program.sites.sites:
+        first = program.sites.first_components[site.name]
+        own = slice(first, first + site.num_components)
+        tried, taken = tallies.selected[:, own].sum(), tallies.accepted[:, own].sum()
+        rates[site.name] = float(taken / max(1, tried))
+    return rates
 
 
 def connected_groups(program: Program) -> dict[str, int]:

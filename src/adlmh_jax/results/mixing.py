@@ -95,6 +95,21 @@ def _largest(values: Iterable[float]) -> float:
     return max((float(value) for value in values if not np.isnan(value)), default=np.nan)
 
 
+def r_hats_of_moments(
+    means: np.ndarray, variances: np.ndarray, num_draws: int, num_superchains: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return R-hat and nested R-hat of whole chains, from their moments, ``[chain, K]``, alone.
+
+    Neither halves nor ranks: for runs that kept no draws.
+    """
+    shape = (1, num_superchains, -1)
+    views = [
+        _HalfMeans(mean.reshape(shape), variance.reshape(shape), num_draws)
+        for mean, variance in zip(means.T, variances.T, strict=True)
+    ]
+    return np.array([v.r_hat() for v in views]), np.array([v.nested_r_hat() for v in views])
+
+
 def split_halves(draws: np.ndarray) -> np.ndarray:
     """Cut each chain in two; the middle draw of an odd number is left out."""
     half = draws.shape[1] // 2
@@ -197,7 +212,7 @@ class _HalfMeans(NamedTuple):
 
         Equations 6 to 8 of Margossian et al. (2022).
         """
-        if self.means.shape[1] < 2:
+        if self.means.shape[1] < 2 or self.means[:, 0].size < 2:
             return np.nan
         by_superchain = np.concatenate(list(self.means), axis=1)
         within = np.mean(self.variances) + np.mean(np.var(by_superchain, axis=1, ddof=1))

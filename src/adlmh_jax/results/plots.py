@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from adlmh_jax.results.result import Result, ScheduleReport
+from adlmh_jax.results.schedule import ScheduleReport
 
 METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
 OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
-REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.25", "tab:cyan", "0.8"
+REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.45", "tab:cyan", "0.75"
+MAX_BARS = 400
 MAX_LABELS = 40  # more component names than this cannot be read
 
 
-def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray:
+def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
     """Show normalised unit rewards beside normalised selection counts, per component.
 
     The paper's two bar charts. Counts are stacked: accepted below, rejected above. Superchains are
@@ -25,7 +26,7 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
     Parameters
     ----------
     result
-        A result, or its schedule.
+        A `Result`, or its schedule.
     ax
         Two axes, for rewards and for counts. Default: a new figure.
 
@@ -33,15 +34,13 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
     -------
     The two axes.
     """
-    report = result.schedule if isinstance(result, Result) else result
+    report: ScheduleReport = getattr(result, "schedule", result)
     if ax is None:
-        pyplot = _pyplot()
         width = min(16.0, 7.0 + 0.15 * len(report.names))
-        _, ax = pyplot.subplots(1, 2, figsize=(width, 3.6), layout="constrained")
+        _, ax = pyplot().subplots(1, 2, figsize=(width, 3.6), layout="constrained")
     axes = np.asarray(ax, dtype=object).ravel()
     if axes.size != 2:
         raise ValueError(f"`ax` must be two axes, for rewards and for counts, got {axes.size}.")
-    positions = np.arange(len(report.names))
     rewards = unit_rewards(report)
     if rewards is None:
         axes[0].text(
@@ -53,14 +52,14 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
             transform=axes[0].transAxes,
         )
     else:
-        axes[0].bar(positions, rewards, color=REWARD_COLOUR)
+        _bars(axes[0], rewards, color=REWARD_COLOUR)
     axes[0].set_title("Unit rewards", loc="left")
     axes[0].set_ylabel("share of all components")
     total = max(1, report.selected.sum())
     accepted = report.accepted.sum(axis=0) / total
     rejected = report.rejected.sum(axis=0) / total
-    axes[1].bar(positions, accepted, color=ACCEPTED_COLOUR, label="accepted")
-    axes[1].bar(positions, rejected, bottom=accepted, color=REJECTED_COLOUR, label="rejected")
+    _bars(axes[1], accepted, color=ACCEPTED_COLOUR, label="accepted")
+    _bars(axes[1], rejected, bottom=accepted, color=REJECTED_COLOUR, label="rejected")
     axes[1].set_title("Selections", loc="left")
     axes[1].set_ylabel("share of all steps")
     axes[1].legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98))
@@ -95,7 +94,7 @@ def plot_convergence(
     if len(curves) != len(labels):
         raise ValueError(f"There are {len(curves)} curves but {len(labels)} labels.")
     if ax is None:
-        _, ax = _pyplot().subplots(figsize=(5.0, 3.8), layout="constrained")
+        _, ax = pyplot().subplots(figsize=(5.0, 3.8), layout="constrained")
     others = iter(OTHER_COLOURS * len(labels))
     for runs, label in zip(curves, labels, strict=True):
         distances = np.atleast_2d(np.asarray(runs, float))
@@ -124,6 +123,16 @@ def unit_rewards(report: ScheduleReport) -> np.ndarray | None:
     return unit / unit.sum()
 
 
+def _bars(ax: Any, heights: np.ndarray, bottom: np.ndarray | None = None, **style: Any) -> None:
+    """Draw a bar for each height; very many of them as one outline, or drawing takes minutes."""
+    if len(heights) <= MAX_BARS:
+        ax.bar(np.arange(len(heights)), heights, bottom=bottom, **style)
+        return
+    base = np.zeros_like(heights) if bottom is None else bottom
+    edges = np.arange(len(heights) + 1) - 0.5
+    ax.stairs(base + heights, edges, baseline=base, fill=True, **style)
+
+
 def _label_components(ax: Any, names: Sequence[str]) -> None:
     """Write component names under the bars, as many as can be read."""
     every = -(-len(names) // MAX_LABELS)
@@ -139,7 +148,8 @@ def _label_components(ax: Any, names: Sequence[str]) -> None:
         ax.spines[side].set_visible(False)
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Return matplotlib's, or say how to get it."""
     try:
         from matplotlib import pyplot
     except ImportError as error:

@@ -21,13 +21,14 @@ class PrecisionWarning(UserWarning):
     """Single precision is not enough for a model."""
 
 
-def warn_if_imprecise(program: Program, chains: Chains) -> None:
+def warn_if_imprecise(program: Program, chains: Chains) -> dict[str, float]:
     """Warn if the terms at the end of a run, of superchains ``[S, ..., C]``, are not precise.
 
-    An error that is the same in all chains does no harm, so its spread over chains counts.
+    An error that is the same in all chains does no harm, so its spread over chains counts. Return
+    the spread for each site where it is too large.
     """
     if float_type() != np.float32 or not _has_large_numbers(program, chains):
-        return
+        return {}
     some = jax.tree.map(
         lambda leaf: np.concatenate(leaf, axis=-1)[..., :MAX_CHAINS],  # [rows, chain]
         chains,
@@ -51,6 +52,7 @@ def warn_if_imprecise(program: Program, chains: Chains) -> None:
             PrecisionWarning,
             stacklevel=5,
         )
+    return errors
 
 
 def _has_large_numbers(program: Program, chains: Chains) -> bool:

@@ -1,78 +1,29 @@
 """What a run gives back."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from adlmh_jax.engine import RunState
 from adlmh_jax.model import Program
-from adlmh_jax.results.arviz import to_arviz
-from adlmh_jax.results.diagnose import diagnose_run, measure, summarise_outputs, summarise_sites
+from adlmh_jax.results import html
+from adlmh_jax.results.advice import Ending
+from adlmh_jax.results.arviz import spread_evenly, to_arviz
+from adlmh_jax.results.diagnose import Tallies, diagnose_run, measure
 from adlmh_jax.results.evidence import LogEvidence
 from adlmh_jax.results.mixing import Mixing
+from adlmh_jax.results.overview import plot_overview
+from adlmh_jax.results.report import RunRecord, write_report
+from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.results.verdict import Diagnosis
 from adlmh_jax.statistics import Summary
 
 QUANTILES = (0.05, 0.5, 0.95)
-
-
-class ScheduleReport(NamedTuple):
-    """The schedule of each superchain at the end of the run, per component.
-
-    Attributes
-    ----------
-    names
-        Names of the schedule's entries: components, or blocks such as ``z[:]``.
-    weights
-        Selection probabilities of the entries, one row for each superchain.
-    learned
-        What the schedule learned about its entries, by name, one row for each superchain; nothing
-        for a schedule that does not learn.
-    selected, accepted, invalid
-        Steps of chains in which the entry was selected, its proposal accepted with another value
-        than before, and its density NaN or +inf; a block counts each of its components.
-    rule
-        How components were selected, as written by the user: ``"ucb(exploration=0.5, ...)"``.
-    component_names, component_selected, component_accepted, component_invalid
-        The same for the single components.
-    stuck
-        Names of components that never changed in some chains, which hold them at different values.
-    drawn_exactly
-        Sites that are drawn anew, exactly, whenever those that they hang on move: where one of them
-        hardly changes, it is that certain.
-    """
-
-    names: list[str]
-    weights: np.ndarray
-    learned: Mapping[str, np.ndarray]
-    selected: np.ndarray
-    accepted: np.ndarray
-    invalid: np.ndarray
-    rule: str | None = None
-    component_names: Sequence[str] = ()
-    component_selected: np.ndarray = np.zeros(0)
-    component_accepted: np.ndarray = np.zeros(0)
-    component_invalid: np.ndarray = np.zeros(0)
-    stuck: Sequence[str] = ()
-    drawn_exactly: Collection[str] = ()
-
-    @property
-    def rewards(self) -> np.ndarray | None:
-        """The paper's r; None for a schedule that has none."""
-        return self.learned.get("rewards")
-
-    @property
-    def counts(self) -> np.ndarray | None:
-        """The paper's c; None for a schedule that has none."""
-        return self.learned.get("counts")
-
-    @property
-    def rejected(self) -> np.ndarray:
-        """Steps of chains whose proposal was rejected."""
-        return self.selected - self.accepted
+MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at where nobody asked for a diagnosis
 
 
 @dataclass(frozen=True)
@@ -107,6 +58,8 @@ class Result:
     log_evidence
         Logarithm of the probability of the data, from the annealed start; None if there was none,
         or if chains could not start at prior draws. With `factor`, relative to the prior.
+    imprecise
+        Sites whose log-probabilities single precision does not carry, and by how much they are off.
     """
 
     draws: dict[str, np.ndarray]
@@ -121,17 +74,30 @@ class Result:
     seed: int | None = None
     seconds: float | None = None
     log_evidence: LogEvidence | None = None
+    imprecise: Mapping[str, float] = field(default_factory=dict)
     _continue: Callable[["Result", int], "Result"] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Return the sizes of the run."""
-        num_chains, num_draws = len(self.superchain_of), self.num_draws
         rate = self.schedule.accepted.sum() / max(1, self.schedule.selected.sum())
         return (
-            f"Result with {num_draws} draws of {num_chains} chains in "
-            f"{self.superchain_of.max() + 1} superchains: {', '.join(self.draws) or 'none kept'}; "
+            f"Result with {self.num_draws} draws of {self.num_chains} chains in "
+            f"{self.num_superchains} superchains: {', '.join(self.draws) or 'none kept'}; "
             f"acceptance rate {rate:.2f}"
         )
+
+    def _repr_html_(self) -> str:
+        """Return sizes, verdict and table for a notebook; quick, however many draws there are."""
+        parts = [html.paragraph(repr(self))]
+        if self.draws:
+            verdict = self.glance()
+            parts.append(html.badge(verdict.headline, verdict.verdict.badness))
+        num_values = sum(array.size for array in self.draws.values())
+        if num_values <= MAX_VALUES or "_mixing" in self.__dict__:
+            parts.append(self.summary()._repr_html_())
+        else:
+            parts.append(html.paragraph("`result.summary()` has the table of the outputs."))
+        return html.section(*parts)
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled: compiled code cannot be."""
@@ -151,8 +117,9 @@ class Result:
         return len(self.schedule.selected)
 
     @property
-    def _component_tallies(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.schedule.component_selected, self.schedule.component_accepted
+    def num_chains(self) -> int:
+        """Number of chains."""
+        return len(self.superchain_of)
 
     @cached_property
     def _mixing(self) -> dict[str, Mixing]:
@@ -195,12 +162,13 @@ class Result:
         posterior_predictive: bool = False,
         log_likelihood: bool = False,
         seed: int = 0,
+        chains: int | None = None,
     ) -> Any:
         """Return the run as ArviZ data.
 
-        Dimensions are named after the model's plates. The group ``sample_stats`` has the log
-        density ``lp``, and for each chain its ``superchain`` and the superchain's
-        ``acceptance_rate`` over the whole run.
+        Dimensions are named after the model's plates; ``superchain`` is a coordinate on ``chain``.
+        The group ``sample_stats`` has the log density ``lp``, for each chain the
+        ``acceptance_rate`` of its superchain over the whole run, and the schedule.
 
         Parameters
         ----------
@@ -213,28 +181,63 @@ class Result:
             likelihood has a number for every draw and observation.
         seed
             Of the predictive draws.
+        chains
+            Take only so many chains, evenly spread over the superchains: for plots that draw a line
+            for each chain. Default: all.
 
         Returns
         -------
         An ``arviz.InferenceData`` with ArviZ 0.x, an ``xarray.DataTree`` with ArviZ 1.x.
         """
+        self._require_draws("there is nothing to export")
         report = self.schedule
         rates = report.accepted.sum(axis=1) / np.maximum(1, report.selected.sum(axis=1))
+        some = spread_evenly(self.num_chains, chains)
+        owners = self.superchain_of[some]
         return to_arviz(
             self.program,
-            self.draws,
-            {
-                "lp": self.log_density,
-                "superchain": self.superchain_of,
-                "acceptance_rate": rates[self.superchain_of],
-            },
+            {name: array[some] for name, array in self.draws.items()},
+            {"lp": self.log_density[some], "acceptance_rate": rates[owners]},
             self._attributes(),
+            chain_coords={"chain": some, "superchain": owners},
+            schedule=report.as_arrays(),
             coords=coords,
             dims=dims,
             prior=prior,
             posterior_predictive=posterior_predictive,
             log_likelihood=log_likelihood,
             seed=seed,
+        )
+
+    def plot(self, outputs: Sequence[str] | None = None, max_outputs: int = 3) -> Any:
+        """Show whether superchains agree, and what the schedule learned; for any number of chains.
+
+        For each output a row: how the ranks of each superchain differ from those of all, with a
+        band that holds all curves of 95 % of runs that have converged (Säilynoja, Bürkner and
+        Vehtari, 2022), and the density of each superchain. Below, the schedule.
+
+        Parameters
+        ----------
+        outputs
+            Names of scalars, such as ``"theta[3]"``. Default: the worst.
+        max_outputs
+            How many of the worst.
+
+        Returns
+        -------
+        A matplotlib figure.
+        """
+        if not self.draws:
+            raise ValueError(
+                'The run kept no draws to plot. Sample with `keep="outputs"` or "all".'
+            )
+        ranked = self.glance().ranked
+        return plot_overview(
+            self.draws,
+            {output.name: output.mixing for output in ranked},
+            outputs or [output.name for output in ranked[:max_outputs]],
+            self.num_superchains,
+            self.schedule,
         )
 
     def _attributes(self) -> dict[str, Any]:
@@ -262,14 +265,21 @@ class Result:
 
         Returns
         -------
-        A ``pandas.DataFrame``.
+        A ``pandas.DataFrame`` that prints all its columns. A run that kept no draws
+        (``keep=()``) has one of its running statistics, which says what they cannot give.
         """
+        from adlmh_jax.results import tables
+
         if by == "site":
-            return summarise_sites(self.program, *self._component_tallies, len(self.superchain_of))
+            report = self.schedule
+            tallies = report.component_selected, report.component_accepted
+            return tables.summarise_sites(self.program, *tallies, self.num_chains)
         if by != "output":
             raise ValueError(f'`by` must be "output" or "site", got {by!r}.')
-        self._require_draws()
-        return summarise_outputs(self.draws, self._mixing, quantiles)
+        if not self.draws:
+            names = self.program.output_names
+            return tables.summarise_statistics(names, self.statistics, self.num_superchains)
+        return tables.summarise_outputs(self.draws, self._mixing, quantiles)
 
     def diagnose(self, max_values: int | None = None, max_outputs: int | None = None) -> Diagnosis:
         """Say in plain words, for each output, whether the run has converged.
@@ -286,22 +296,59 @@ class Result:
         -------
         A `Diagnosis`: print it, or ask ``.verdict`` and ``.outputs``.
         """
-        self._require_draws()
+        self._require_draws("running statistics cannot tell whether it has converged")
         is_thorough = max_values is None and max_outputs is None
         if is_thorough or "_mixing" in self.__dict__:
             mixing = self._mixing
         else:
             mixing = measure(self.draws, self.num_superchains, max_values, max_outputs)
         report = self.schedule
-        return diagnose_run(
-            self.program,
-            mixing,
-            self.draws,
-            *self._component_tallies,
+        tallies = Tallies(
+            selected=report.component_selected,
+            accepted=report.component_accepted,
             stuck=report.stuck,
+            settled=report.settled,
             drawn_exactly=report.drawn_exactly,
         )
+        return diagnose_run(self.program, mixing, self.draws, tallies, self._ending)
 
-    def _require_draws(self) -> None:
+    def glance(self) -> Diagnosis:
+        """Diagnose some of the draws and outputs only: quick, however many there are."""
+        return self.diagnose(MAX_VALUES, MAX_OUTPUTS)
+
+    def report(self, path: str | Path) -> None:
+        """Write the run as one page of HTML that needs nothing else: verdict, table, figure.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
+        self._require_draws("there is nothing to report")
+        record = RunRecord(
+            title=getattr(self.program.call.model, "__name__", "model"),
+            draws=self.draws,
+            num_superchains=self.num_superchains,
+            diagnosis=self.diagnose().as_dict(),
+            schedule=self.schedule,
+            settings={
+                **self._attributes(),
+                **{f"moves of {n}": t for n, t in self.proposals.items()},
+            },
+        )
+        write_report(record, path)
+
+    def _ending(self, acceptance: dict[str, float]) -> Ending:
+        return Ending(
+            values=self.last_values(),
+            proposals=self.proposals,
+            acceptance=acceptance,
+            stuck=self.schedule.stuck,
+            imprecise=self.imprecise,
+        )
+
+    def _require_draws(self, so: str) -> None:
         if not self.draws:
-            raise ValueError('The run kept no draws. Sample with `keep="outputs"` or "all".')
+            raise ValueError(
+                f'The run kept no draws, and {so}. Sample with `keep="outputs"` or "all".'
+            )

@@ -1,7 +1,7 @@
 """Runs on disk."""
 
 from adlmh_jax.store.base import Nowhere, Store, StoreError
-from adlmh_jax.store.directory import Directory
+from adlmh_jax.store.directory import DRAWS, Directory, read_settings
 from adlmh_jax.store.files import (
     Arrays,
     load_arrays,
@@ -14,6 +14,7 @@ from adlmh_jax.store.files import (
 from adlmh_jax.store.fingerprint import run_settings
 
 __all__ = [
+    "DRAWS",
     "Arrays",
     "Directory",
     "Nowhere",
@@ -22,6 +23,7 @@ __all__ = [
     "load_arrays",
     "load_json",
     "make_directory",
+    "read_settings",
     "run_settings",
     "save_arrays",
     "save_json",

@@ -278,3 +278,15 @@ class Directory:
                 "before is as it was: put the directory in order (is it there, is it writable, is "
                 "the disk full?) and pass `resume=True` to go on."
             ) from error
+
+
+def read_settings(directory: str | Path) -> dict[str, Any]:
+    """Return the settings of the run that a directory holds."""
+    path = Path(directory) / STATE
+    header = read_header(path)
+    if header is None:
+        raise StoreError(f"{str(directory)!r} holds no stored run: there is no {STATE} in it.")
+    settings = header.get("settings")
+    if header.get("format") != FORMAT or not isinstance(settings, dict):
+        raise damaged(path, "it is not of this version of adlmh_jax")
+    return settings

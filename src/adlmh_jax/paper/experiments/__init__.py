@@ -3,7 +3,7 @@
 from adlmh_jax.paper.experiments.budget import Budget, quick_budget
 from adlmh_jax.paper.experiments.cases import CASE_NAMES
 from adlmh_jax.paper.experiments.demonstration import demo
-from adlmh_jax.paper.experiments.report import readme_section
+from adlmh_jax.paper.experiments.report import readme_section, summary_table
 from adlmh_jax.paper.experiments.reproduction import load_numbers, reproduce
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "quick_budget",
     "readme_section",
     "reproduce",
+    "summary_table",
 ]
