@@ -291,8 +291,12 @@ def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
         )
         host.save(last)
 
-    warmup = Phase(as_array(True), as_array(0, np.int32))
-    sampling = Phase(as_array(config.adapt == "always"), as_array(config.num_samples, np.int32))
+    plan = run.spec.plan
+    num_epochs = -(-config.num_warmup // plan.num_draws) * plan.num_epochs
+    num_warmup = as_array(num_epochs, np.int32)
+    warmup = Phase(as_array(True), as_array(0, np.int32), num_warmup)
+    num_samples = as_array(config.num_samples, np.int32)
+    sampling = Phase(as_array(config.adapt == "always"), num_samples, num_warmup)
     for name, phase, total in (
         ("warmup", warmup, config.num_warmup),
         ("samples", sampling, config.num_samples),

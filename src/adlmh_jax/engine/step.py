@@ -5,7 +5,7 @@ branch of its site runs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from adlmh_jax.engine.counts import Counts, empty_counts
 from adlmh_jax.engine.inplace import add_at, keep_inside, read_apart, run_branch
 from adlmh_jax.graph import read_rows, write_rows
 from adlmh_jax.moves import (
@@ -28,7 +29,9 @@ from adlmh_jax.moves import (
     is_different,
     move_one,
 )
-from adlmh_jax.types import Array, Chains
+from adlmh_jax.types import Array, Banks, Chains, float_type
+
+MAX_JUMP = 4.0  # units: one far jump must not outweigh all others
 
 
 class StepInfo(NamedTuple):
@@ -46,40 +49,6 @@ class StepInfo(NamedTuple):
     changed: Array
 
 
-class Counts(NamedTuple):
-    """What happened during an epoch, per slot, over all chains.
-
-    Attributes
-    ----------
-    accepted, invalid
-        Accepted proposals that changed the value, and proposals of density NaN or +inf, ``[L]``.
-    scaled
-        Accepted proposals among those that have a scale, ``[L]``.
-    taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
-    has_moved
-        Whether each component has changed in each chain, ``[N, C]``.
-    """
-
-    accepted: Array
-    invalid: Array
-    scaled: Array
-    taken: Array
-    has_moved: Array
-
-
-def empty_counts(num_slots: int, has_moved: Array) -> Counts:
-    """Return counts of nothing, with what has moved before."""
-    zeros = jnp.zeros(num_slots, jnp.int32)
-    return Counts(
-        accepted=zeros,
-        invalid=zeros,
-        scaled=zeros,
-        taken=jnp.zeros((2, num_slots)),
-        has_moved=has_moved,
-    )
-
-
 def move(
     kernel: Kernel,
     data: KernelData,
@@ -91,6 +60,7 @@ def move(
     scales: Array | None = None,
     counts: Counts | None = None,
     num_logged: int = 0,
+    units: Banks | None = None,
     accept: Accept = accept_by_ratio,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Propose a new value of an entry in every chain, and accept or reject it.
@@ -113,6 +83,8 @@ def move(
         To add to; default none.
     num_logged
         Of how many chains to report changed outputs.
+    units
+        What jumps are measured in, for each row of the latent banks; default: they are not.
     accept
         The rule of acceptance.
     """
@@ -130,6 +102,8 @@ def move(
         view = view_entry(kernel, data, index, entry, variant)
         chains, moved, before = view.move(keep_inside(words, turn), chains, scales, accept)
         counts = _count(view, counts, moved, before, variant)
+        if units is not None:
+            counts = counts._replace(jumps=_add_jumps(view, counts.jumps, moved, before, units))
         return chains, view.observe(info, moved, before), counts
 
     group = _group_of(data, entry, variant)
@@ -347,19 +321,38 @@ def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, varian
         scaled=scaled,
         taken=taken,
         has_moved=has_moved,
+        jumps=counts.jumps,
     )
 
 
 def _has_changed(view: EntryView, moved: Moved, before: Before) -> list[Array]:
     """Return for each moved value which of its components have another one, ``[number, C]``."""
-    branch, changed = view.branch, []
+    return [
+        jnp.any(is_different(new, old).reshape(number, -1, new.shape[-1]), axis=1)
+        for _, number, new, old in _values(view, moved, before)
+    ]
+
+
+def _add_jumps(view: EntryView, jumps: Array, moved: Moved, before: Before, units: Banks) -> Array:
+    """Add the squared jumps of the components that moved, over all chains."""
+    squares = []
+    for index, number, new, old in _values(view, moved, before):
+        distance = _flat(jnp.asarray(new, float_type()) - jnp.asarray(old, float_type()))
+        bank = units[view.branch.reads[index].bank]
+        unit = lax.dynamic_slice_in_dim(bank, view.read_at[index], distance.shape[0])
+        square = jnp.sum(jnp.minimum((distance / unit[:, None]) ** 2, MAX_JUMP**2), axis=-1)
+        squares.append(jnp.sum(square.reshape(number, -1), axis=1))
+    return add_at(jumps, jnp.concatenate(squares), view.slot_at)
+
+
+def _values(view: EntryView, moved: Moved, before: Before) -> Iterator[tuple]:
+    """Yield of each moved value which read it is, its number of components, and new and old."""
+    branch = view.branch
     indices = branch.moved if branch.joint else branch.moved[:1]
-    for place, (index, value) in enumerate(zip(indices, moved.values, strict=False)):
-        differs = is_different(value, before.reads[index])
+    for place, (index, new) in enumerate(zip(indices, moved.values, strict=False)):
         is_own = place == 0 and view.num_decided > 0
-        number = view.num_decided if is_own else math.prod(differs.shape[:-1])
-        changed.append(jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1))
-    return changed
+        number = view.num_decided if is_own else math.prod(new.shape[:-1])
+        yield index, number, new, before.reads[index]
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:

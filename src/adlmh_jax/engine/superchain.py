@@ -12,20 +12,39 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from adlmh_jax.engine.step import Counts, empty_counts, move
+from adlmh_jax.engine.counts import Counts, empty_counts
+from adlmh_jax.engine.sight import (
+    all_outputs,
+    all_values,
+    by_rows,
+    count_tries,
+    find_anatomy,
+)
+from adlmh_jax.engine.step import move
 from adlmh_jax.graph import Rows, take_rows
 from adlmh_jax.moves import Kernel, KernelData, to_uniform
 from adlmh_jax.proposals import Evidence, Tuning, init_tuning, tune
 from adlmh_jax.schedules import Schedule, select
 from adlmh_jax.statistics import (
+    Moments,
     Statistics,
     Tallies,
+    add_value,
+    init_moments,
     init_statistics,
     init_tallies,
     update_statistics,
     update_tallies,
 )
-from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key, float_type
+from adlmh_jax.types import (
+    Array,
+    Banks,
+    Chains,
+    EpochLog,
+    Key,
+    Sight,
+    Sizes,
+)
 
 
 class SuperchainState(NamedTuple):
@@ -96,10 +115,13 @@ class Phase(NamedTuple):
         Whether the schedule learns.
     max_draws
         How many draws the statistics take in; 0 during warm-up.
+    num_warmup
+        Epochs of the whole warm-up; 0 if nobody knows.
     """
 
     is_adapting: Array
     max_draws: Array
+    num_warmup: Array
 
 
 class Kept(NamedTuple):
@@ -160,10 +182,20 @@ class EngineSpec:
     keep: Keep
     outputs: Rows
 
+    def sizes(self, num_chains: int) -> Sizes:
+        """Return how many there are of what the schedule has to do with."""
+        kernel = self.kernel
+        return Sizes(
+            num_entries=kernel.num_entries,
+            num_outputs=kernel.num_outputs,
+            num_chains=num_chains,
+            num_slots=kernel.num_slots,
+            num_scalars=kernel.num_scalars,
+        )
+
     def num_logged(self, num_chains: int) -> int:
         """Return how many chains the schedule learns from."""
-        kernel = self.kernel
-        return self.schedule.num_logged(kernel.num_entries, kernel.num_outputs, num_chains)
+        return self.schedule.num_logged(self.sizes(num_chains))
 
 
 def init_superchain(
@@ -196,38 +228,13 @@ def run_epoch(
     """
     kernel, plan = spec.kernel, spec.plan
     num_chains = state.chains.log_terms.shape[-1]
-    num_logged = spec.num_logged(num_chains)
-    words, entries, variants = _draw_steps(spec, key, state, num_chains)
+    words, entries, variants = _draw_steps(spec, phase, key, state)
     entries = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, entries, -1)
-    scales = jnp.exp(state.tuning.log_scale)
-
-    def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
-        (chains, counts), (words, entry, variant) = carry, inputs
-        chains, info, counts = move(
-            kernel,
-            data,
-            words,
-            chains,
-            entry,
-            variant,
-            scales=scales,
-            counts=counts,
-            num_logged=num_logged,
-        )
-        return (chains, counts), (info.is_accepted[:num_logged], info.changed)
-
-    is_draw_end = num_steps <= plan.epoch_steps
-    max_draws = jnp.where(is_draw_end, phase.max_draws, 0)
-
-    def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
-        chains, counts, statistics = carry
-        (chains, counts), log = lax.scan(step, (chains, counts), inputs)
-        statistics = update_statistics(statistics, all_outputs(spec, chains), max_draws)
-        return (chains, counts, statistics), (log, spec.keep.record(chains))
-
+    max_draws = jnp.where(num_steps <= plan.epoch_steps, phase.max_draws, 0)
     by_draw = _split((words, entries, variants), plan.num_draws)
-    start = (state.chains, empty_counts(kernel.num_slots, state.has_moved), state.statistics)
-    (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
+    (chains, counts, statistics, course), (log, kept) = _make_steps(
+        spec, data, state, by_draw, max_draws
+    )
 
     def learn(learned: tuple[Any, Tuning]) -> tuple[Any, Tuning]:
         evidence = Evidence(
@@ -237,7 +244,16 @@ def run_epoch(
             taken=counts.taken,
             num_chains=num_chains,
         )
-        return _learn(spec, data, learned, EpochLog(entries, *_join(log)), evidence)
+        sight = Sight(
+            values=all_values(chains),
+            outputs=all_outputs(chains, spec.outputs),
+            course=course,
+            jumps=counts.jumps,
+            tries=count_tries(kernel, data, entries, num_chains),
+            num_warmup=phase.num_warmup,
+            anatomy=find_anatomy(data, spec.outputs),
+        )
+        return _learn(spec, data, learned, EpochLog(entries, *_join(log)), evidence, sight)
 
     learned, tuning = lax.cond(
         phase.is_adapting, learn, lambda same: same, (state.schedule, state.tuning)
@@ -255,29 +271,76 @@ def run_epoch(
     return new, kept
 
 
+def _make_steps(
+    spec: EngineSpec, data: KernelData, state: SuperchainState, by_draw: Any, max_draws: Array
+) -> tuple[tuple[Chains, Counts, Statistics, Moments], tuple[tuple[Array, Array], Kept]]:
+    """Make the steps of an epoch's draws; return where they lead, their log, and what is kept."""
+    kernel, watch = spec.kernel, spec.schedule.watch
+    num_chains = state.chains.log_terms.shape[-1]
+    num_logged = spec.num_logged(num_chains)
+    scales = jnp.exp(state.tuning.log_scale)
+    units = by_rows(watch.units(state.schedule), state.chains) if watch else None
+
+    def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
+        (chains, counts), (words, entry, variant) = carry, inputs
+        chains, info, counts = move(
+            kernel,
+            data,
+            words,
+            chains,
+            entry,
+            variant,
+            scales=scales,
+            counts=counts,
+            num_logged=num_logged,
+            units=units,
+        )
+        return (chains, counts), (info.is_accepted[:num_logged], info.changed)
+
+    def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+        chains, counts, statistics, course = carry
+        (chains, counts), log = lax.scan(step, (chains, counts), inputs)
+        outputs = all_outputs(chains, spec.outputs)
+        statistics = update_statistics(statistics, outputs, max_draws)
+        if watch:
+            course = add_value(course, outputs)
+        return (chains, counts, statistics, course), (log, spec.keep.record(chains))
+
+    counts = empty_counts(kernel.num_slots, state.has_moved, watch is not None)
+    course = init_moments((kernel.num_outputs, num_chains if watch else 0))
+    return lax.scan(one_draw, (state.chains, counts, state.statistics, course), by_draw)
+
+
 def _learn(
     spec: EngineSpec,
     data: KernelData,
     learned: tuple[Any, Tuning],
     log: EpochLog,
     evidence: Evidence,
+    sight: Sight,
 ) -> tuple[Any, Tuning]:
     """Let the schedule and the tuning of proposals learn from an epoch."""
-    schedule_state, tuning = learned
-    if spec.schedule.award is not None:
-        schedule_state = spec.schedule.award(schedule_state, log)
+    (schedule_state, tuning), schedule = learned, spec.schedule
+    if schedule.award is not None:
+        schedule_state = schedule.award(schedule_state, log)
+    if schedule.watch is not None:
+        schedule_state = schedule.watch.learn(schedule_state, sight)
     if spec.kernel.has_tuning:
         tuning = tune(data.traits, tuning, evidence)
     return schedule_state, tuning
 
 
 def _draw_steps(
-    spec: EngineSpec, key: Key, state: SuperchainState, num_chains: int
+    spec: EngineSpec, phase: Phase, key: Key, state: SuperchainState
 ) -> tuple[Array, Array, Array]:
     """Draw the random words, the entries and the variants of an epoch's steps, in bulk."""
     num_steps, num_words = spec.plan.epoch_steps, spec.kernel.num_words
+    num_chains, schedule = state.chains.log_terms.shape[-1], spec.schedule
+    weights = schedule.weights(state.schedule)
+    if schedule.watch:
+        weights = jnp.where(phase.is_adapting, schedule.watch.weights(state.schedule), weights)
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
-    entries = select(bits[:num_steps], spec.schedule.weights(state.schedule))
+    entries = select(bits[:num_steps], weights)
     variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)
     return words, entries, variants.astype(jnp.int32)
@@ -287,9 +350,8 @@ def _tally(
     kernel: Kernel, data: KernelData, state: SuperchainState, entries: Array, counts: Counts
 ) -> tuple[Tallies, Tallies]:
     """Count the steps of an epoch, per component and per entry."""
-    made = jnp.where(entries < 0, 0, state.chains.log_terms.shape[-1])
-    selected = jax.ops.segment_sum(made, jnp.maximum(entries, 0), kernel.num_entries)
-    by_slot = (selected[data.traits.entry_of], counts.accepted, counts.invalid)
+    tries = count_tries(kernel, data, entries, state.chains.log_terms.shape[-1])
+    by_slot = (tries, counts.accepted, counts.invalid)
 
     def gather(numbers: Array, size: int) -> list[Array]:
         if size == kernel.num_slots:  # then they are the slots
@@ -300,12 +362,6 @@ def _tally(
         update_tallies(state.tallies, *gather(data.traits.component_of, kernel.num_components)),
         update_tallies(state.entry_tallies, *gather(data.traits.entry_of, kernel.num_entries)),
     )
-
-
-def all_outputs(spec: EngineSpec, chains: Chains) -> Array:
-    """Return all scalar outputs as numbers, ``[K, C]``."""
-    parts = take_rows(chains.outputs, spec.outputs)
-    return jnp.concatenate([jnp.asarray(part, float_type()) for part in parts])
 
 
 def _split(tree: Any, num_parts: int) -> Any:

@@ -30,6 +30,7 @@ class Kernel:
     num_entries: int
     num_components: int
     num_slots: int
+    num_scalars: int
     num_outputs: int
     num_words: int
     signature: Hashable = field(repr=False)
@@ -63,6 +64,10 @@ class KernelData(NamedTuple):
         Element of the site that each entry moves, ``[M]``; 0 for a block.
     traits
         What tuning must know.
+    scalar_component
+        Component of each latent scalar, ``[R]``, bank by bank in the order of their names.
+    costs
+        Of a move of each entry, ``[M]``: see `moves.costs`.
     """
 
     groups: tuple[GroupData, ...]
@@ -70,6 +75,8 @@ class KernelData(NamedTuple):
     member_of: Array
     element_of: Array
     traits: Traits
+    scalar_component: Array
+    costs: Array
 
 
 def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
@@ -217,8 +224,21 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
             scaled_variant=as_array(scaled, np.int32),
             given_share=as_array(shares, float_type()),
         ),
+        scalar_component=as_array(_scalar_components(program), np.int32),
+        costs=as_array(np.ones(len(columns)), float_type()),
     )
     return _make_kernel(program, groups, len(columns), len(entry_of)), data
+
+
+def _scalar_components(program: Program) -> np.ndarray:
+    """Return the component of each latent scalar, bank by bank in the order of their names."""
+    sites, layout = program.sites, program.latent_layout
+    banks = {bank: np.zeros(size, np.int32) for bank, size in layout.bank_sizes.items()}
+    for site in sites.sites:
+        slot, first = layout[site.name], sites.first_components[site.name]
+        numbers = np.repeat(np.arange(first, first + site.num_components), site.event_size)
+        banks[slot.bank][slot.offset : slot.offset + slot.size] = numbers
+    return np.concatenate([banks[bank] for bank in sorted(banks)])
 
 
 def _make_kernel(
@@ -240,6 +260,7 @@ def _make_kernel(
         num_entries=num_entries,
         num_components=program.num_components,
         num_slots=num_slots,
+        num_scalars=program.latent_layout.num_scalars,
         num_outputs=num_outputs,
         num_words=max(group.branch.num_words for group in groups),
         signature=signature,
