@@ -37,7 +37,8 @@ from adlmh_jax.schedules.race import (
     decide,
     follow,
     init_race,
-    score,
+    judge,
+    measure,
 )
 from adlmh_jax.schedules.ucb import ucb
 from adlmh_jax.types import Array, EpochLog, Sight, Sizes, as_array, float_type
@@ -220,7 +221,7 @@ def _conclude(state: InfluenceState, sight: Sight) -> InfluenceState:
     playing = jnp.where(is_first, mix(best, LEARNING_SHARE), state.playing)
     candidates = jnp.stack([ucb().weights(state.ucb), *(mix(best, share) for share in SHARES)])
     is_racing = clock.epoch + 1 == _race_start(clock)
-    nothing = jnp.full(NUM_CANDIDATES, WORST).at[-1].set(0.0)  # run nobody, uniform is kept
+    nothing = jnp.full_like(state.race.ratios, WORST).at[-1].set(0.0)  # then uniform is kept
     return state._replace(
         playing=jnp.where(is_racing, candidates[0], playing),
         value_units=new_units(state.value_units, window.value_powers, number),
@@ -279,10 +280,8 @@ def _run_race(state: InfluenceState, sight: Sight) -> InfluenceState:
     courses = follow(race.courses, sight.course, part)
     is_end = clock.epoch + 1 >= end
     is_known = is_end & (jnp.sum(courses.number) >= MIN_LOOKS)
-    seconds = jnp.sum(race.candidates[runner] * sight.anatomy.costs**state.cost_power)
-    scores = race.scores.at[runner].set(
-        jnp.where(is_known, score(courses) * seconds, race.scores[runner])
-    )
+    ratios = race.ratios.at[runner].set(jnp.where(is_known, measure(courses), race.ratios[runner]))
+    scores = judge(ratios) * (race.candidates @ sight.anatomy.costs**state.cost_power)
     courses = jax.tree.map(lambda leaf: jnp.where(is_end, 0.0, leaf), courses)
     is_over = clock.epoch + 1 >= clock.length
     winner = jnp.where(is_over, decide(scores), state.winner).astype(jnp.int32)
@@ -291,7 +290,7 @@ def _run_race(state: InfluenceState, sight: Sight) -> InfluenceState:
     return state._replace(
         settled=settled,
         playing=jnp.where(is_over, settled, following),
-        race=Race(race.candidates, scores, courses),
+        race=Race(race.candidates, ratios, courses),
         scores=jnp.where(is_over, scores, state.scores),
         winner=winner,
     )

@@ -1,9 +1,9 @@
 """A race of schedules: theory proposes weights, and what the chains do with them decides.
 
-Each candidate runs for a stretch. Its score is the variance *between* the chains' means of the
-stretch over the variance *within* chains: for a stretch much longer than the memory of an output it
-is the asymptotic variance in units of the output's variance, up to a factor that all candidates
-share; for a shorter one it still falls as chains move faster.
+Each candidate runs for a stretch. What counts is, of each output, the variance *between* the means
+of the chains over the variance *within* chains: for a stretch much longer than the memory of the
+output it is the asymptotic variance in units of the output's variance, up to a factor that all
+candidates share; for a shorter one it still falls as chains move faster.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,8 @@ NUM_CANDIDATES = 1 + len(SHARES)  # the first are UCB's weights
 MIN_LOOKS = 16  # at the outputs in a stretch: after fewer nothing is decided
 MIN_COURSES = 16  # whose means are compared: fewer chains are cut into parts
 TOLERANCE = 0.05  # by which a score may be worse than the best one to count as equal
-WORST = 1e6  # the score of an output that no chain moved
+WORST = 1e6  # what is measured of an output that no chain moved
+STUCK = 10.0  # more than that: the stretch is much shorter than the memory of the output
 
 
 class Race(NamedTuple):
@@ -29,15 +30,15 @@ class Race(NamedTuple):
     ----------
     candidates
         The weights that race, ``[candidate, M]``.
-    scores
-        Of the stretches so far, ``[candidate]``.
+    ratios
+        What was measured of each output in the stretches so far, ``[candidate, K]``.
     courses
         Moments of the outputs in the parts of the present stretch, ``[P, K, C]``; the numbers are
         ``[P, 1, 1]``.
     """
 
     candidates: Array
-    scores: Array
+    ratios: Array
     courses: Moments
 
 
@@ -51,7 +52,7 @@ def init_race(sizes: Sizes) -> Race:
 
     return Race(
         candidates=zeros(NUM_CANDIDATES, sizes.num_entries),
-        scores=zeros(NUM_CANDIDATES),
+        ratios=zeros(NUM_CANDIDATES, sizes.num_outputs),
         courses=Moments(zeros(num_parts, 1, 1), zeros(*shape), zeros(*shape)),
     )
 
@@ -64,17 +65,27 @@ def follow(courses: Moments, course: Moments, part: Array) -> Moments:
     return merge_moments(courses, new)
 
 
-def score(courses: Moments) -> Array:
-    """Return the score of a stretch: the root mean square over the outputs."""
+def measure(courses: Moments) -> Array:
+    """Return the variance between courses over that within them, of each output, ``[K]``."""
     number = courses.number
     is_seen = number > 0
     num_courses = jnp.maximum(jnp.sum(is_seen) * courses.mean.shape[2], 2)
     mean = jnp.sum(courses.mean * is_seen, axis=(0, 2), keepdims=True) / num_courses
     between = jnp.sum((courses.mean - mean) ** 2 * is_seen, axis=(0, 2)) / (num_courses - 1)
     within = jnp.sum(courses.squares, axis=(0, 2)) / (jnp.sum(number) * courses.mean.shape[2])
-    is_moving = between > 0
-    ratios = jnp.where(is_moving, between / jnp.maximum(within, between / WORST), 0.0)
-    return jnp.sqrt(jnp.mean(jnp.nan_to_num(ratios, nan=0.0, posinf=WORST) ** 2))
+    ratios = between / jnp.maximum(within, between / WORST)
+    return jnp.where(between > 0.0, jnp.minimum(ratios, WORST), 0.0)  # a NaN is no evidence
+
+
+def judge(ratios: Array) -> Array:
+    """Return the scores of candidates: the root mean square of what was measured, ``[candidate]``.
+
+    The worst outputs count most. Those that no candidate moves, because its chains sit in different
+    modes, say, would drown the others and are left out.
+    """
+    is_stuck = jnp.min(ratios, axis=0) > STUCK
+    is_left = ~is_stuck | jnp.all(is_stuck)
+    return jnp.sqrt(jnp.sum(jnp.where(is_left, ratios, 0.0) ** 2, axis=1) / jnp.sum(is_left))
 
 
 def decide(scores: Array) -> Array:
