@@ -27,6 +27,7 @@ from adlmh_jax.model import compile_model
 from adlmh_jax.proposals import plan_sites
 
 GIBBS = importlib.import_module("adlmh_jax.moves.gibbs")
+SCOPE = importlib.import_module("adlmh_jax.moves.scope")
 PLANS = importlib.import_module("adlmh_jax.proposals.plan")
 ENUMERABLE = [p for p in PROGRAMS if "support" not in p.name]
 
@@ -207,7 +208,7 @@ def independent_plate():
 PLATE = DiscreteProgram("plate", independent_plate, {"a": (0, 1), "z": (0, 1)})
 
 
-def block_kernel(exact, state, is_gibbs):
+def block_kernel(exact, state, kind):
     """Return the exact probabilities of a block move: a product over elements."""
     scores = {}
     for other in exact.states:
@@ -226,9 +227,13 @@ def block_kernel(exact, state, is_gibbs):
                 flipped = (state[0], *(v if i == e else s for i, s in enumerate(state[1:])))
                 pair[v] = scores[flipped][0][e], scores[flipped][1][e]
             old, new = state[1 + e], other[1 + e]
-            if is_gibbs:
-                total = np.logaddexp(pair[0][0], pair[1][0])
+            total = np.logaddexp(pair[0][0], pair[1][0])
+            if kind == "gibbs":
                 probability *= np.exp(pair[new][0] - total)
+            elif kind == "metropolised":
+                here, there = (np.exp(pair[v][0] - total) for v in (old, 1 - old))
+                leave = max(0.9 * min(1.0, there / here), there)
+                probability *= leave if new != old else 1.0 - leave
             else:
                 target = pair[1 - old][0] - pair[old][0]
                 ratio = target - (pair[1 - old][1] - pair[old][1])
@@ -238,20 +243,28 @@ def block_kernel(exact, state, is_gibbs):
     return np.array(row)
 
 
-@pytest.mark.parametrize("kind", ["gibbs", "prior"])
-def test_block_moves_each_element_by_its_own_kernel(kind):
+@pytest.mark.parametrize("kind", ["gibbs", "metropolised", "prior"])
+def test_block_moves_each_element_by_its_own_kernel(kind, monkeypatch):
     """Chi-square tests of eight states at a false-alarm rate of 1e-5 each."""
-    proposal = adlmh.gibbs() if kind == "gibbs" else adlmh.prior()
+    monkeypatch.setattr(PLANS, "MIN_METROPOLISED", 0 if kind == "metropolised" else 1_000)
+    proposal = adlmh.prior() if kind == "prior" else adlmh.gibbs()
     exact = prepare(PLATE, {"*": proposal}, blocks="auto")
     assert exact.kernel.num_entries == 2
     num_chains = 40000
     for seed, state in enumerate(exact.states[::2]):
-        expected = block_kernel(exact, state, kind == "gibbs") * num_chains
+        expected = block_kernel(exact, state, kind) * num_chains
         found = block_frequencies(exact, state, num_chains, seed)
         possible = expected > 0
         assert found[~possible].sum() == 0
         statistic = np.sum((found - expected)[possible] ** 2 / expected[possible])
         assert statistic < stats.chi2.isf(1e-5, possible.sum() - 1)
+
+
+def test_values_and_decisions_of_a_block_have_words_of_their_own():
+    exact = prepare(PLATE, {"*": adlmh.gibbs()}, blocks="auto")
+    branch = exact.kernel.groups[-1].branch
+    scope = SCOPE.Block(branch, jnp.arange(branch.num_words, dtype=jnp.uint32))
+    assert not np.any(scope.value_words() == scope.accept_words())
 
 
 def test_block_on_dependent_elements_is_caught(monkeypatch):

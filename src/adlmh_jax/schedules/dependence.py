@@ -24,8 +24,8 @@ NUM_SUMS = 16
 MAX_NUMBERS = 1 << 22  # of products in a superchain, unless its chains take more
 CLIP = 4.0  # standard deviations: one far value must not outweigh all others
 MIN_CURVATURE = 0.01  # of a square that says less beyond the value, nothing is asked
-MIN_VARIANCE = 1e-6  # of features: below, they do not move
-THRESHOLD = 2.5  # standard deviations of the noise: what explains less explains nothing
+MIN_VARIANCE = 1e-5  # of the mean square: what has less does not move, but for rounding
+THRESHOLD = 4.0  # standard deviations of the noise: what explains less explains nothing
 
 
 class Units(NamedTuple):
@@ -183,7 +183,7 @@ def new_units(units: Units, powers: Array, number: Array) -> Units:
     """Return the units that the powers of a window say are right."""
     mean, second, third, fourth = powers / jnp.maximum(number, 1.0)
     variance = second - mean**2
-    has_moved = variance > MIN_VARIANCE
+    has_moved = variance > MIN_VARIANCE * second
     sd = jnp.sqrt(jnp.where(has_moved, variance, 1.0))
     skewness = (third - 3 * mean * second + 2 * mean**3) / sd**3
     kurtosis = (fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4) / sd**4
@@ -216,18 +216,24 @@ def explain(window: Window, num_outputs: int) -> tuple[Array, Array]:
     covariances = covariances.reshape(-1, *covariances.shape[2:])
     covariances = jnp.where(is_seen[:, None, None], covariances, 0.0)
     square, noise = square_of_mean(covariances, jnp.sum(is_seen))
-    value_variance = window.value_squares / number - mean_value**2
-    output_variance = window.output_squares / number - mean_output**2
+    value_variance = _variance(window.value_squares / number, mean_value)
+    output_variance = _variance(window.output_squares / number, mean_output)
     if mean_output.size != 2 * num_outputs:  # of random sums: what they are sums of has variance 1
         output_variance = jnp.ones_like(output_variance)
     variance = value_variance[:, None] * output_variance
-    is_moving = variance > MIN_VARIANCE
+    is_moving = variance > 0.0
     scale = jnp.where(is_moving, 1.0 / jnp.where(is_moving, variance, 1.0), 0.0)
 
     def add_features(array: Array) -> Array:
         return array.reshape(2, -1, array.shape[-1]).sum(axis=0)
 
     return add_features(square * scale), jnp.sqrt(add_features((noise * scale) ** 2))
+
+
+def _variance(second: Array, mean: Array) -> Array:
+    """Return variances from mean squares and means; 0 for what does not move."""
+    variance = second - mean**2
+    return jnp.where(variance > MIN_VARIANCE * second, variance, 0.0)
 
 
 def square_of_mean(numbers: Array, count: Array) -> tuple[Array, Array]:

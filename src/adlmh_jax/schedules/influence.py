@@ -249,7 +249,10 @@ def propose(state: InfluenceState, sight: Sight) -> tuple[Array, Array, Array]:
     shares, noise = explain(window, num_outputs)
     explained = by_component(jnp.sum(shares, axis=1))
     noise_each = jnp.sqrt(by_component(jnp.sum(noise**2, axis=1)))
-    explained = jnp.where(explained > THRESHOLD * noise_each, explained, 0.0)
+    has_jumped = jax.ops.segment_sum(window.jumps, anatomy.slot_component, num_components) > 0.0
+    # What never moved would not if it were selected more often.
+    is_worth = has_jumped & (explained > THRESHOLD * noise_each)
+    explained = jnp.where(is_worth, explained, 0.0)
     mean, second = window.value_powers[:2] / jnp.maximum(jnp.sum(window.number), 1.0)
     variance = by_component(second - mean**2) / jnp.maximum(by_component(jnp.ones_like(mean)), 1.0)
     mobile = mobility(anatomy, window.jumps, window.tries, variance, jnp.asarray(num_chains))
