@@ -74,7 +74,7 @@ class Bench:
             key_data=superchain_keys(key, num_superchains),
             max_rounds=1,
         )
-        self.phase = Phase(as_array(is_adapting), *(as_array(0, np.int32) for _ in range(2)))
+        self.phase = Phase(as_array(is_adapting), as_array(0, np.int32), as_array(0, np.int32))
         self.steps = spec.plan.epoch_steps * spec.plan.num_epochs * num_superchains * chains_each
 
     def go(self, num_rounds):

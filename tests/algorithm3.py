@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from adlmh_jax import schedules
-from adlmh_jax.types import EpochLog
+from adlmh_jax.types import EpochLog, Sizes
 
 UCB = importlib.import_module("adlmh_jax.schedules.ucb")  # `schedules.ucb` is the function
 
@@ -48,9 +48,20 @@ def algorithm_3(script, num_components, num_outputs):
     return rewards, counts, [[h.count(k) for k in range(num_components)] for h in histories]
 
 
+def sizes_of(num_entries, num_outputs, num_chains):
+    """Return the sizes of a program whose entries are single components, each of one scalar."""
+    return Sizes(
+        num_entries=num_entries,
+        num_outputs=num_outputs,
+        num_chains=num_chains,
+        num_slots=num_entries,
+        num_scalars=num_entries,
+    )
+
+
 def run_schedule(scripts, num_components, num_outputs, epoch, schedule):
     """Give the logs of several chains (which share the picks) to a schedule, in epochs."""
-    state = schedule.init(num_components, num_outputs, len(scripts))
+    state = schedule.init(sizes_of(num_components, num_outputs, len(scripts)))
     length = len(scripts[0])
     award = jax.jit(lambda state, log: schedule.award(state, log))  # traced anew each time
     for start in range(0, length, epoch):

@@ -4,6 +4,7 @@ The matrix is assembled from the production `move`: many chains stand at the sam
 its own random words, and `move` tells where each would go and with which ratio.
 """
 
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -15,8 +16,6 @@ import numpyro.distributions as dist
 from numpyro.infer.util import log_density
 from updates import one_step
 
-from adlmh_jax.engine import step as steps
-from adlmh_jax.engine.entry import first_steps
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel
 from adlmh_jax.proposals import plan_sites
@@ -259,38 +258,51 @@ def transition_matrix(exact: Exact, alpha, probability=proposal_probability) -> 
 
 
 def gibbs_matrix(exact: Exact, alpha) -> np.ndarray:
-    """Assemble P of Gibbs steps from the production `move`.
+    """Assemble P of Gibbs steps, plain or metropolised, from the production `move`.
 
-    The drawn value is a step function of one random word: its steps are found by bisection.
+    The proposed value is a step function of one random word: its steps are found by bisection.
     """
     index = {state: i for i, state in enumerate(exact.states)}
     matrix = np.zeros((len(index), len(index)))
-    pace = first_steps(exact.kernel)._replace(beta=exact.beta)
-    step = jax.jit(lambda data, w, ch, k: steps.move(exact.kernel, data, w, ch, k, steps=pace)[0])
+    decide = functools.partial(one_step, exact.kernel, beta=exact.beta)
+    step = jax.jit(lambda data, w, ch, k: decide(data, w, ch, k))
     for state in exact.states:
+        row = index[state]
         for component in range(exact.program.num_components):
             site = exact.program.sites.sites[exact.program.sites.site_of[component]]
-            num_bounds = len(site.candidates) - 1
-            start = chains_at(exact, state, num_bounds)
-            low, high = np.zeros(num_bounds, np.int64), np.full(num_bounds, 2**32, np.int64)
-            for _ in range(33):  # low: the number of words that draw candidate i or an earlier one
-                middle = (low + high) // 2
-                words = np.broadcast_to(
-                    np.minimum(middle, 2**32 - 1), (exact.kernel.num_words, num_bounds)
-                ).astype(np.uint32)
-                chains = step(exact.data, jnp.asarray(words), start, component)
+            start = chains_at(exact, state, len(site.candidates))
+
+            def propose(words, start=start, component=component, site=site):
+                """Return which candidates the words propose, and with which ratio."""
+                many = np.tile(words.astype("u4"), (exact.kernel.num_words, 1))
+                many[0] = 0  # every proposal of a ratio above 1e-10 is taken
+                chains, decision = step(exact.data, jnp.asarray(many), start, component)
                 values = np.array(state_of(exact, chains))[:, component]
-                drawn = np.array([site.candidates.index(v) for v in values])
-                is_below = (drawn <= np.arange(num_bounds)) & (middle < 2**32)
-                low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
-            bounds = np.concatenate([[0], np.minimum(low, 2**32), [2**32]])
-            for value, share in zip(site.candidates, np.diff(bounds) / 2**32, strict=True):
-                new = (*state[:component], value, *state[component + 1 :])
-                if new in index:
-                    matrix[index[state], index[new]] += alpha(state)[component] * share
-                else:
+                return np.array([site.candidates.index(v) for v in values]), decision.log_ratio
+
+            bounds = _find_bounds(propose, len(site.candidates))
+            drawn, log_ratio = propose((bounds[:-1] + bounds[1:]) // 2)
+            taken = np.minimum(1.0, np.exp(np.asarray(log_ratio, np.float64)))
+            for number, share in enumerate(np.diff(bounds) / 2**32):
+                new = (*state[:component], site.candidates[number], *state[component + 1 :])
+                if new not in index:
                     assert share < 1e-9
+                elif new != state and share > 0.0:
+                    assert drawn[number] == number
+                    matrix[row, index[new]] += alpha(state)[component] * share * taken[number]
+        matrix[row, row] = 1.0 - matrix[row].sum()
     return matrix
+
+
+def _find_bounds(propose, number: int) -> np.ndarray:
+    """Return the words from which on the next candidate is drawn, by bisection."""
+    low, high = np.zeros(number, np.int64), np.full(number, 2**32, np.int64)
+    for _ in range(33):  # low: the number of words that draw candidate i or an earlier one
+        middle = (low + high) // 2
+        drawn, _ = propose(np.minimum(middle, 2**32 - 1))
+        is_below = (drawn <= np.arange(number)) & (middle < 2**32)
+        low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
+    return np.concatenate([[0], np.minimum(low[:-1], 2**32), [2**32]])
 
 
 def check_cache(exact: Exact, chains: Chains) -> None:

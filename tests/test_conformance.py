@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from algorithm3 import sizes_of
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import build_engine
@@ -32,6 +33,7 @@ SCHEDULES = {
     "uniform": adlmh.uniform(),
     "ucb": adlmh.ucb(),
     "joint ucb": adlmh.ucb(joint_output=True),
+    "influence": adlmh.influence(),
 }
 each_proposal = pytest.mark.parametrize("proposal", PROPOSALS.values(), ids=PROPOSALS)
 each_schedule = pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
@@ -75,8 +77,8 @@ def test_a_schedule_keeps_its_promises(schedule):
     """Weights sum to one and stay above the floor; what is reported has one number per entry."""
     assert isinstance(schedule, Schedule)
     num_entries, num_outputs, num_chains = 5, 2, 3
-    state = schedule.init(num_entries, num_outputs, num_chains)
-    num_logged = schedule.num_logged(num_entries, num_outputs, num_chains)
+    sizes = sizes_of(num_entries, num_outputs, num_chains)
+    state, num_logged = schedule.init(sizes), schedule.num_logged(sizes)
     rng = np.random.default_rng(0)
     for _ in range(3 if schedule.award else 0):
         accepted = rng.random((8, num_logged)) < 0.5
@@ -88,7 +90,7 @@ def test_a_schedule_keeps_its_promises(schedule):
         assert alpha.sum() == pytest.approx(1.0, abs=1e-5)
         assert alpha.min() >= 0.1 / num_entries - 1e-6
     for array in schedule.report(state).values():
-        assert array.shape == (num_entries,)
+        assert array.shape[0] == num_entries
 
 
 @each_proposal

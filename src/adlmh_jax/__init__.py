@@ -17,7 +17,7 @@ from adlmh_jax.results import (
     plot_schedule,
 )
 from adlmh_jax.sampling import sample
-from adlmh_jax.schedules import Schedule, ucb, uniform
+from adlmh_jax.schedules import Schedule, influence, ucb, uniform
 from adlmh_jax.store import StoreError
 from adlmh_jax.version import VERSION
 
@@ -37,6 +37,7 @@ __all__ = [
     "compile_model",
     "custom",
     "gibbs",
+    "influence",
     "mixture",
     "plot_convergence",
     "plot_schedule",

@@ -1,7 +1,8 @@
 """Names for the arrays and callables that every module speaks of.
 
 Dimension letters used in comments: S superchains, C chains of a superchain, N components, M entries
-of the schedule, L slots, K scalar outputs, T terms, E steps of an epoch, W random words.
+of the schedule, L slots, R latent scalars, K scalar outputs, T terms, E steps of an epoch, W random
+words.
 """
 
 from collections.abc import Callable
@@ -61,3 +62,67 @@ class EpochLog(NamedTuple):
     entries: Array
     is_accepted: Array
     changed: Array
+
+
+class Sizes(NamedTuple):
+    """How many there are of what a schedule has to do with, in one superchain."""
+
+    num_entries: int
+    num_outputs: int
+    num_chains: int
+    num_slots: int
+    num_scalars: int
+
+
+class Anatomy(NamedTuple):
+    """What entries move, and what it costs.
+
+    Attributes
+    ----------
+    entry_of, scalars_of
+        Entry of each slot, and how many scalars its component has, ``[L]``.
+    component_of, slot_component
+        Component of each latent scalar, ``[R]``, and of each slot, ``[L]``.
+    costs
+        Of a move of each entry, ``[M]``, in units of the cheapest thinkable.
+    is_count
+        Whether each output is a whole number, ``[K]``.
+    """
+
+    entry_of: Array
+    scalars_of: Array
+    component_of: Array
+    slot_component: Array
+    costs: Array
+    is_count: Array
+
+
+class Sight(NamedTuple):
+    """What a schedule that watches the chains sees of an epoch.
+
+    Attributes
+    ----------
+    values
+        All latent scalars at its end, ``[R, C]``.
+    outputs
+        All outputs there, ``[K, C]``.
+    course
+        Number, means and sums of squared deviations of the outputs of each chain in its course,
+        ``[K, C]``.
+    jumps
+        Squared jumps of each slot over all moves and chains, in units of the schedule, ``[L]``.
+    tries
+        Moves of each slot over all chains, ``[L]``.
+    num_warmup
+        Epochs of the whole warm-up; 0 if nobody knows.
+    anatomy
+        What entries move.
+    """
+
+    values: Array
+    outputs: Array
+    course: Any
+    jumps: Array
+    tries: Array
+    num_warmup: Array
+    anatomy: Anatomy

@@ -16,7 +16,7 @@ from updates import prior_kernel
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import make_key, runner, step
-from adlmh_jax.engine.superchain import plan_rounds
+from adlmh_jax.engine.rounds import plan_rounds
 
 SIZES = dict(num_chains=8, num_superchains=4, num_warmup=3, num_samples=7, progress=False)
 

@@ -24,9 +24,11 @@ from scipy import stats
 import adlmh_jax as adlmh
 from adlmh_jax.engine import step as steps
 from adlmh_jax.model import compile_model
-from adlmh_jax.moves import gibbs as gibbs_moves
 from adlmh_jax.proposals import plan_sites
 
+GIBBS = importlib.import_module("adlmh_jax.moves.gibbs")
+SCOPE = importlib.import_module("adlmh_jax.moves.scope")
+PLANS = importlib.import_module("adlmh_jax.proposals.plan")
 ENUMERABLE = [p for p in PROGRAMS if "support" not in p.name]
 
 
@@ -35,22 +37,109 @@ def random_weights(exact):
     return lambda state: weights
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "metropolised"])
+def is_metropolised(request, monkeypatch):
+    """Make Gibbs steps plain or metropolised, however many components there are."""
+    monkeypatch.setattr(PLANS, "MIN_METROPOLISED", 0 if request.param else 1_000)
+    return request.param
+
+
 @pytest.mark.parametrize("discrete", ENUMERABLE, ids=lambda p: p.name)
-def test_gibbs_keeps_posterior(discrete):
+def test_gibbs_keeps_posterior(discrete, is_metropolised):
     exact = prepare(discrete, {"*": adlmh.gibbs()})
     check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
 
 
-def test_unnormalised_gibbs_is_caught(monkeypatch):
+def certainty():
+    """Values that are impossible, one that is certain, and one that is nearly so."""
+    a = numpyro.sample("a", dist.Categorical(jnp.array([0.5, 0.0, 0.5])))
+    b = numpyro.sample("b", dist.Categorical(jnp.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])[a // 2]))
+    numpyro.sample("c", dist.Categorical(jnp.array([1e-9, 3e-9, 1.0])))
+    numpyro.sample("d", dist.Bernoulli(0.5))
+    numpyro.factor("even", jnp.where(b == 1, -jnp.inf, 0.0))
+
+
+def test_metropolised_gibbs_at_the_edges():
+    """What is certain stays; from what is nearly certain it goes as often as it comes back."""
+    values = {"a": (0, 2), "b": (0, 2), "c": (0, 1, 2), "d": (0, 1)}
+    exact = prepare(DiscreteProgram("certainty", certainty, values), {"*": adlmh.gibbs()})
+    possible = exact.pi > 0
+    exact.states = [state for state, is_in in zip(exact.states, possible, strict=True) if is_in]
+    exact.pi = exact.pi[possible]
+    matrices = [gibbs_matrix(exact, lambda state, k=k: np.eye(4)[k]) for k in range(4)]
+    np.testing.assert_array_equal(matrices[0], np.eye(len(exact.states)))  # b decides on a
+    np.testing.assert_array_equal(matrices[1], np.eye(len(exact.states)))
+    for matrix in matrices[2:]:
+        check_balance(exact, matrix)
+    index = {state[2:]: i for i, state in enumerate(exact.states) if state[:2] == (0, 2)}
+    from_likely, to_likely = (
+        matrices[2][index[a], index[b]] for a, b in [((2, 0), (1, 0)), ((1, 0), (2, 0))]
+    )
+    # p of the rare values is 1e-9 and 3e-9: 1 - p of the likely one is their sum, to all digits.
+    assert from_likely == pytest.approx(3e-9, rel=1e-4)
+    assert to_likely == pytest.approx(1.0, abs=1e-6)
+    assert matrices[3][index[2, 0], index[2, 1]] == pytest.approx(0.9, abs=1e-6)  # a fair coin
+
+
+def test_metropolised_gibbs_goes_more_often(monkeypatch):
+    """No other value is reached less often than by a plain step (Peskun's order)."""
+    matrices = []
+    for number in (1_000, 0):
+        monkeypatch.setattr(PLANS, "MIN_METROPOLISED", number)
+        exact = prepare(ENUMERABLE[2], {"*": adlmh.gibbs()})
+        matrices.append(gibbs_matrix(exact, random_weights(exact)))
+    plain, metropolised = matrices
+    apart = ~np.eye(len(plain), dtype=bool)
+    assert (metropolised - plain)[apart].min() > -1e-6
+    assert np.trace(metropolised) < 0.9 * np.trace(plain)
+
+
+def test_few_entries_have_plain_gibbs_steps():
+    plan = plan_sites(compile_model(counts), {"*": adlmh.gibbs()}, "never")
+    assert not any(v.is_metropolised for site in plan.sites.values() for v in site.variants)
+
+
+def unnormalised(patch):
     """Mutant: scores are taken for probabilities without being divided by their sum."""
-    real = gibbs_moves._draw_candidate
 
-    def unnormalised(scores, uniforms):
+    def pick(scores, uniforms):
         upper = jnp.cumsum(jnp.exp(scores - jnp.max(scores, axis=0)), axis=0)
-        _, *others = real(scores, uniforms)
-        return jnp.sum(uniforms > upper[:-1], axis=0), *others
+        return jnp.sum(uniforms > upper[:-1], axis=0)
 
-    monkeypatch.setattr(gibbs_moves, "_draw_candidate", unnormalised)
+    patch.setattr(GIBBS, "pick", pick)
+
+
+def always_accepted(patch):
+    """Mutant: the other value is always taken."""
+    real = GIBBS.draw_other
+
+    def draw(*args):
+        chosen, log_ratio = real(*args)
+        return chosen, jnp.zeros_like(log_ratio)
+
+    patch.setattr(GIBBS, "draw_other", draw)
+
+
+def other_way_round(patch):
+    """Mutant: the ratio is turned upside down."""
+    real = GIBBS.draw_other
+
+    def draw(scores, is_here, uniforms):
+        chosen, _ = real(scores, is_here, uniforms)
+        numbers = jnp.arange(scores.shape[0]).reshape(-1, *(1 for _ in chosen.shape))
+        log_sums = [
+            jax.nn.logsumexp(jnp.where(is_out, -jnp.inf, scores), axis=0)
+            for is_out in (numbers == chosen, is_here)
+        ]
+        return chosen, jnp.minimum(log_sums[0] - log_sums[1], 0.0)
+
+    patch.setattr(GIBBS, "draw_other", draw)
+
+
+@pytest.mark.parametrize("mutate", [unnormalised, always_accepted, other_way_round])
+def test_wrong_gibbs_is_caught(mutate, monkeypatch):
+    monkeypatch.setattr(PLANS, "MIN_METROPOLISED", 1_000 if mutate is unnormalised else 0)
+    mutate(monkeypatch)
     exact = prepare(ENUMERABLE[0], {"*": adlmh.gibbs()})
     with pytest.raises(AssertionError):
         check_balance(exact, gibbs_matrix(exact, random_weights(exact)))
@@ -119,7 +208,7 @@ def independent_plate():
 PLATE = DiscreteProgram("plate", independent_plate, {"a": (0, 1), "z": (0, 1)})
 
 
-def block_kernel(exact, state, is_gibbs):
+def block_kernel(exact, state, kind):
     """Return the exact probabilities of a block move: a product over elements."""
     scores = {}
     for other in exact.states:
@@ -138,9 +227,13 @@ def block_kernel(exact, state, is_gibbs):
                 flipped = (state[0], *(v if i == e else s for i, s in enumerate(state[1:])))
                 pair[v] = scores[flipped][0][e], scores[flipped][1][e]
             old, new = state[1 + e], other[1 + e]
-            if is_gibbs:
-                total = np.logaddexp(pair[0][0], pair[1][0])
+            total = np.logaddexp(pair[0][0], pair[1][0])
+            if kind == "gibbs":
                 probability *= np.exp(pair[new][0] - total)
+            elif kind == "metropolised":
+                here, there = (np.exp(pair[v][0] - total) for v in (old, 1 - old))
+                leave = max(0.9 * min(1.0, there / here), there)
+                probability *= leave if new != old else 1.0 - leave
             else:
                 target = pair[1 - old][0] - pair[old][0]
                 ratio = target - (pair[1 - old][1] - pair[old][1])
@@ -150,20 +243,28 @@ def block_kernel(exact, state, is_gibbs):
     return np.array(row)
 
 
-@pytest.mark.parametrize("kind", ["gibbs", "prior"])
-def test_block_moves_each_element_by_its_own_kernel(kind):
+@pytest.mark.parametrize("kind", ["gibbs", "metropolised", "prior"])
+def test_block_moves_each_element_by_its_own_kernel(kind, monkeypatch):
     """Chi-square tests of eight states at a false-alarm rate of 1e-5 each."""
-    proposal = adlmh.gibbs() if kind == "gibbs" else adlmh.prior()
+    monkeypatch.setattr(PLANS, "MIN_METROPOLISED", 0 if kind == "metropolised" else 1_000)
+    proposal = adlmh.prior() if kind == "prior" else adlmh.gibbs()
     exact = prepare(PLATE, {"*": proposal}, blocks="auto")
     assert exact.kernel.num_entries == 2
     num_chains = 40000
     for seed, state in enumerate(exact.states[::2]):
-        expected = block_kernel(exact, state, kind == "gibbs") * num_chains
+        expected = block_kernel(exact, state, kind) * num_chains
         found = block_frequencies(exact, state, num_chains, seed)
         possible = expected > 0
         assert found[~possible].sum() == 0
         statistic = np.sum((found - expected)[possible] ** 2 / expected[possible])
         assert statistic < stats.chi2.isf(1e-5, possible.sum() - 1)
+
+
+def test_values_and_decisions_of_a_block_have_words_of_their_own():
+    exact = prepare(PLATE, {"*": adlmh.gibbs()}, blocks="auto")
+    branch = exact.kernel.groups[-1].branch
+    scope = SCOPE.Block(branch, jnp.arange(branch.num_words, dtype=jnp.uint32))
+    assert not np.any(scope.value_words() == scope.accept_words())
 
 
 def test_block_on_dependent_elements_is_caught(monkeypatch):
@@ -300,7 +401,7 @@ def test_bad_blocks():
 def test_mixtures_have_two_parts():
     with pytest.raises(ValueError, match="two proposals"):
         adlmh.prior() | adlmh.random_walk() | adlmh.prior()
-    with pytest.raises(ValueError, match="never rejects"):
+    with pytest.raises(ValueError, match="tries all values"):
         adlmh.gibbs() | adlmh.prior()
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm3 import SCRIPT, UCB, algorithm_3, check_against_algorithm_3, run_schedule
+from algorithm3 import SCRIPT, UCB, algorithm_3, check_against_algorithm_3, run_schedule, sizes_of
 from jax import lax
 
 from adlmh_jax import schedules
@@ -86,7 +86,7 @@ def simulate_lemma(beta, num_steps=4000, num_chains=256, seed=0):
         changed = accepted[:, None, :] & (pick == 0)
         return schedule.award(state, EpochLog(pick, accepted, changed)), None
 
-    state = schedule.init(2, 1, num_chains)
+    state = schedule.init(sizes_of(2, 1, num_chains))
     keys = jax.random.split(jax.random.key(seed), num_steps)
     state = jax.jit(lambda s, k: lax.scan(step, s, k)[0])(state, keys)
     alpha = schedule.weights(state)
@@ -120,7 +120,7 @@ def test_floor_changes_nothing_above_it():
 def test_never_accepted_component_does_not_absorb_the_schedule():
     """Its confidence bound grows like sqrt(log t): slowly, and the others keep their share."""
     schedule = schedules.ucb(0.5, False)
-    state = schedule.init(3, 1, 8)
+    state = schedule.init(sizes_of(3, 1, 8))
     picks = jnp.array([0, 1] * 32, jnp.int32)
     accepted = jnp.ones((64, 8), bool)
     changed = jnp.broadcast_to((picks == 0)[:, None, None], (64, 1, 8))
@@ -134,10 +134,10 @@ def test_never_accepted_component_does_not_absorb_the_schedule():
 
 def test_histories_stay_bounded():
     schedule = schedules.ucb()
-    assert schedule.num_logged(18, 2, 512) == 512
-    assert schedule.num_logged(1000, 1000, 256) == 1
-    assert schedule.init(100, 10, 256).history.size <= UCB.MAX_HISTORY
-    assert schedule.init(1000, 1000, 256).history.size <= 1 << 20  # that of one chain
+    assert schedule.num_logged(sizes_of(18, 2, 512)) == 512
+    assert schedule.num_logged(sizes_of(1000, 1000, 256)) == 1
+    assert schedule.init(sizes_of(100, 10, 256)).history.size <= UCB.MAX_HISTORY
+    assert schedule.init(sizes_of(1000, 1000, 256)).history.size <= 1 << 20  # that of one chain
 
 
 def test_tallies_pass_32_bits():

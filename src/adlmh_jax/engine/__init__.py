@@ -10,6 +10,7 @@ from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
 from adlmh_jax.engine.keys import make_key, seed_of, superchain_keys
 from adlmh_jax.engine.memory import check_memory
 from adlmh_jax.engine.progress import make_meter
+from adlmh_jax.engine.rounds import Keep, Kept, Phase
 from adlmh_jax.engine.runner import (
     Devices,
     Done,
@@ -37,9 +38,6 @@ from adlmh_jax.engine.starting import (
 )
 from adlmh_jax.engine.superchain import (
     EngineSpec,
-    Keep,
-    Kept,
-    Phase,
     SuperchainState,
     init_superchain,
     run_round,

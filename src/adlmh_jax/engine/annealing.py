@@ -39,8 +39,8 @@ class Annealing(NamedTuple):
         By how much the terms of the data count; 1 when it is there.
     log_evidence
         Logarithm of the estimate so far; NaN if there is none.
-    num_rungs, num_waited
-        Values of beta so far, and rounds at the present one.
+    num_rungs, num_waited, num_rounds
+        Values of beta so far, rounds at the present one, and rounds on the way.
     reference
         What the particles were like when they were resampled, ``[features, C]``.
     """
@@ -49,6 +49,7 @@ class Annealing(NamedTuple):
     log_evidence: Array
     num_rungs: Array
     num_waited: Array
+    num_rounds: Array
     reference: Array
 
 
@@ -89,6 +90,7 @@ def init_annealing(way: Way, chains: Chains, beta: Any, log_evidence: Any) -> An
         log_evidence=jnp.asarray(log_evidence, float_type()),
         num_rungs=jnp.int32(0),
         num_waited=jnp.int32(0),
+        num_rounds=jnp.int32(0),
         reference=jnp.zeros(shape.shape, shape.dtype),
     )
 
@@ -117,7 +119,10 @@ def anneal(way: Way, key: Key, rounds_left: Array, particles: Particles) -> Part
         )
         waiting = annealing._replace(num_waited=annealing.num_waited + 1)
         particles = particles._replace(annealing=waiting)
-        return _once_if(is_due, lambda p: climb(way, key, rounds_left <= 0, p), particles)
+        particles = _once_if(is_due, lambda p: climb(way, key, rounds_left <= 0, p), particles)
+        annealing = particles.annealing
+        num_rounds = annealing.num_rounds + (annealing.beta < 1.0)
+        return particles._replace(annealing=annealing._replace(num_rounds=num_rounds))
 
     # Loops of zero or one turns: unlike conditionals they leave the chains in place.
     return _once_if(particles.annealing.beta < 1.0, look, particles)
@@ -147,6 +152,7 @@ def climb(way: Way, key: Key, is_last: Array, particles: Particles) -> Particles
             log_evidence=annealing.log_evidence + log_mean(log_weights),
             num_rungs=annealing.num_rungs + 1,
             num_waited=jnp.int32(0),
+            num_rounds=annealing.num_rounds,
             reference=way.features(chains),
         ),
     )

@@ -4,7 +4,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from adlmh_jax.engine.config import default_epoch
-from adlmh_jax.engine.superchain import EngineSpec, Keep, plan_rounds
+from adlmh_jax.engine.rounds import Keep, plan_rounds
+from adlmh_jax.engine.superchain import EngineSpec
 from adlmh_jax.model import Program
 from adlmh_jax.moves import KernelData, build_kernel, name_entries
 from adlmh_jax.proposals import Chosen, Plan, plan_sites
@@ -37,8 +38,7 @@ class Engine(NamedTuple):
 
     def init_schedule(self, num_chains: int) -> Any:
         """Return what the schedule of a superchain knows at the start."""
-        kernel = self.spec.kernel
-        return self.schedule.init(kernel.num_entries, kernel.num_outputs, num_chains)
+        return self.schedule.init(self.spec.sizes(num_chains))
 
 
 def build_engine(
@@ -107,6 +107,6 @@ def check_schedule(schedule: Any) -> None:
         name = getattr(schedule, "__name__", "ucb")
         raise TypeError(f"`schedule` is a function: write `{name}()`, with brackets.")
     raise TypeError(
-        f"`schedule` must be what `ucb()` or `uniform()` returns, got {schedule!r} of type "
-        f"{type(schedule).__name__}."
+        "`schedule` must be what `influence()`, `ucb()` or `uniform()` returns, got "
+        f"{schedule!r} of type {type(schedule).__name__}."
     )

@@ -1,6 +1,6 @@
 """An entry as its branch finds it: what it reads, moves and writes in the chains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -208,16 +208,22 @@ class EntryView:
                 changed = write_rows(changed, differs, at)
         return StepInfo(is_accepted, changed)
 
+    def values(self, moved: Moved, before: Before) -> Iterator[tuple[int, int, Array, Array]]:
+        """Yield of each moved value which read it is, its number of components, and new and old.
+
+        Sites that are redrawn, which come last, are not counted.
+        """
+        branch = self.branch
+        sizes, indices = branch.moved_sizes, branch.moved
+        for number, index, new in zip(sizes, indices, moved.values, strict=False):
+            yield index, number, new, before.reads[index]
+
     def has_changed(self, moved: Moved, before: Before) -> list[Array]:
         """Return for each moved value which of its components have another one, ``[number, C]``."""
-        branch, changed = self.branch, []
-        # Sites that are redrawn, which come last, are not counted.
-        for number, index, value in zip(
-            branch.moved_sizes, branch.moved, moved.values, strict=False
-        ):
-            differs = is_different(value, before.reads[index])
-            changed.append(jnp.any(differs.reshape(number, -1, differs.shape[-1]), axis=1))
-        return changed
+        return [
+            jnp.any(is_different(new, old).reshape(number, -1, new.shape[-1]), axis=1)
+            for _, number, new, old in self.values(moved, before)
+        ]
 
     def draw(self, words: Array, chains: Chains, is_given: Array) -> Chains:
         """Draw the site, unless it is given, and score what it completes."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adlmh_jax.engine.superchain import Keep, Kept
+from adlmh_jax.engine.rounds import Keep, Kept
 from adlmh_jax.graph import Layout, make_layout
 from adlmh_jax.model import Program, nearest
 

@@ -20,13 +20,11 @@ from adlmh_jax.engine.build import Engine
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.keeping import Draws
 from adlmh_jax.engine.progress import Meter
+from adlmh_jax.engine.rounds import Kept, Phase, warmup_epochs
 from adlmh_jax.engine.superchain import (
     EngineSpec,
-    Kept,
-    Phase,
     Start,
     SuperchainState,
-    anneal_until,
     init_superchain,
     run_round,
 )
@@ -300,11 +298,10 @@ def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
         )
         host.save(last)
 
-    until = as_array(anneal_until(run.spec.plan, config.num_warmup), np.int32)
-    warmup = Phase(as_array(True), as_array(0, np.int32), until)
-    sampling = Phase(
-        as_array(config.adapt == "always"), as_array(config.num_samples, np.int32), until
-    )
+    num_warmup = as_array(warmup_epochs(run.spec.plan, config.num_warmup), np.int32)
+    warmup = Phase(as_array(True), as_array(0, np.int32), num_warmup)
+    num_samples = as_array(config.num_samples, np.int32)
+    sampling = Phase(as_array(config.adapt == "always"), num_samples, num_warmup)
     for name, phase, total in (
         ("warmup", warmup, config.num_warmup),
         ("samples", sampling, config.num_samples),

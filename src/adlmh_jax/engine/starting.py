@@ -13,8 +13,9 @@ from adlmh_jax.engine.annealing import MIN_PARTICLES, MIN_ROUNDS
 from adlmh_jax.engine.build import Engine
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.keys import START, fold_in
+from adlmh_jax.engine.rounds import anneal_until, warmup_epochs
 from adlmh_jax.engine.step import draw, move
-from adlmh_jax.engine.superchain import Start, anneal_until
+from adlmh_jax.engine.superchain import Start
 from adlmh_jax.model import Program
 from adlmh_jax.moves import Kernel, KernelData, accept_unless_worse, build_kernel, build_start
 from adlmh_jax.proposals import plan_sites, walk_or_draw
@@ -116,7 +117,8 @@ def can_anneal(engine: Engine, config: RunConfig) -> bool:
     traced, names = program.traced, program.sites.names
     # What is drawn from the prior must have the density that the terms of the prior say.
     is_plain = all(traced.priors[name] == traced.terms[name] for name in names)
-    has_time = anneal_until(engine.spec.plan, config.num_warmup) >= MIN_ROUNDS
+    num_epochs = warmup_epochs(engine.spec.plan, config.num_warmup)
+    has_time = anneal_until(engine.spec.plan, num_epochs) >= MIN_ROUNDS
     is_asked = config.start == "anneal" and config.chains_each >= MIN_PARTICLES
     has_data = bool(engine.spec.likelihood)
     return is_asked and has_time and has_data and is_plain and not program.init

@@ -4,50 +4,17 @@ All chains of a superchain move the same entry (a component, or a block of them)
 branch of its site runs.
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 from jax import lax
 
+from adlmh_jax.engine.counts import Counts, empty_counts
 from adlmh_jax.engine.entry import EntryView, StepInfo, Steps, first_steps, flat, view_entry
 from adlmh_jax.engine.inplace import add_at, keep_inside, run_branch
 from adlmh_jax.graph import read_rows, write_rows
 from adlmh_jax.moves import Accept, Before, Kernel, KernelData, Moved, accept_by_ratio
-from adlmh_jax.types import Array, Chains, float_type
+from adlmh_jax.types import Array, Banks, Chains, float_type
 
-
-class Counts(NamedTuple):
-    """What happened during an epoch, per slot, over all chains.
-
-    Attributes
-    ----------
-    accepted, invalid
-        Accepted proposals that changed the value, and proposals of density NaN or +inf, ``[L]``.
-    scaled
-        Accepted proposals among those that have a scale, ``[L]``.
-    taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
-    has_moved
-        Whether each component has changed in each chain, ``[N, C]``.
-    """
-
-    accepted: Array
-    invalid: Array
-    scaled: Array
-    taken: Array
-    has_moved: Array
-
-
-def empty_counts(num_slots: int, has_moved: Array) -> Counts:
-    """Return counts of nothing, with what has moved before."""
-    zeros = jnp.zeros(num_slots, jnp.int32)
-    return Counts(
-        accepted=zeros,
-        invalid=zeros,
-        scaled=zeros,
-        taken=jnp.zeros((2, num_slots)),
-        has_moved=has_moved,
-    )
+MAX_JUMP = 4.0  # units: one far jump must not outweigh all others
 
 
 def move(
@@ -61,6 +28,7 @@ def move(
     steps: Steps | None = None,
     counts: Counts | None = None,
     num_logged: int = 0,
+    units: Banks | None = None,
     accept: Accept = accept_by_ratio,
 ) -> tuple[Chains, StepInfo, Counts]:
     """Propose a new value of an entry in every chain, and accept or reject it.
@@ -83,6 +51,8 @@ def move(
         To add to; default none.
     num_logged
         Of how many chains to report changed outputs.
+    units
+        What jumps are measured in, for each row of the latent banks; default: they are not.
     accept
         The rule of acceptance.
     """
@@ -100,6 +70,8 @@ def move(
         view = view_entry(kernel, data, index, entry, variant)
         chains, moved, before = view.move(keep_inside(words, turn), chains, steps, accept)
         counts = _count(view, counts, moved, before, variant)
+        if units is not None:
+            counts = counts._replace(jumps=_add_jumps(view, counts.jumps, moved, before, units))
         return chains, view.observe(info, moved, before), counts
 
     group = _group_of(data, entry, variant)
@@ -173,4 +145,17 @@ def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, varian
         scaled=scaled,
         taken=taken,
         has_moved=has_moved,
+        jumps=counts.jumps,
     )
+
+
+def _add_jumps(view: EntryView, jumps: Array, moved: Moved, before: Before, units: Banks) -> Array:
+    """Add the squared jumps of the components that moved, over all chains."""
+    squares = []
+    for index, number, new, old in view.values(moved, before):
+        distance = flat(jnp.asarray(new, float_type()) - jnp.asarray(old, float_type()))
+        bank = units[view.branch.reads[index].bank]
+        unit = lax.dynamic_slice_in_dim(bank, view.read_at[index], distance.shape[0])
+        square = jnp.sum(jnp.minimum((distance / unit[:, None]) ** 2, MAX_JUMP**2), axis=-1)
+        squares.append(jnp.sum(square.reshape(number, -1), axis=1))
+    return add_at(jumps, jnp.concatenate(squares), view.slot_at)

@@ -20,21 +20,40 @@ from adlmh_jax.engine.annealing import (
     annealing_weights,
     init_annealing,
 )
+from adlmh_jax.engine.counts import Counts, empty_counts
 from adlmh_jax.engine.entry import Steps
-from adlmh_jax.engine.step import Counts, empty_counts, locate_walks, move
-from adlmh_jax.graph import Rows, take_rows
+from adlmh_jax.engine.rounds import Keep, Kept, Phase, RoundPlan, anneal_until
+from adlmh_jax.engine.sight import (
+    all_outputs,
+    all_values,
+    by_rows,
+    count_tries,
+    find_anatomy,
+)
+from adlmh_jax.engine.step import locate_walks, move
+from adlmh_jax.graph import Rows
 from adlmh_jax.moves import Kernel, KernelData, to_uniform
 from adlmh_jax.proposals import Evidence, Tuning, init_tuning, tune, watch
 from adlmh_jax.schedules import Schedule, select
 from adlmh_jax.statistics import (
+    Moments,
     Statistics,
     Tallies,
+    add_value,
+    init_moments,
     init_statistics,
     init_tallies,
     update_statistics,
     update_tallies,
 )
-from adlmh_jax.types import Array, Banks, Chains, EpochLog, Key, float_type
+from adlmh_jax.types import (
+    Array,
+    Chains,
+    EpochLog,
+    Key,
+    Sight,
+    Sizes,
+)
 
 RUNGS = 0xFFFFFFFF  # no epoch has this number: for the keys of annealing
 
@@ -69,98 +88,6 @@ class SuperchainState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RoundPlan:
-    """How steps make epochs, draws and rounds.
-
-    Attributes
-    ----------
-    thinning
-        Steps of a draw.
-    num_epochs, num_draws
-        Of a round; one of them is 1.
-    epoch_steps
-        Steps of an epoch; the last epoch of a draw may make fewer.
-    """
-
-    thinning: int
-    num_epochs: int
-    num_draws: int
-    epoch_steps: int
-
-
-def plan_rounds(thinning: int, epoch: int, has_one_draw: bool = False) -> RoundPlan:
-    """Choose epochs of about ``epoch`` steps that fit draws of ``thinning`` steps.
-
-    A round of one draw has epochs no longer than the draw.
-    """
-    epoch = min(epoch, thinning) if has_one_draw else epoch
-    if thinning <= epoch:
-        num_draws = max(1, epoch // thinning)
-        return RoundPlan(thinning, 1, num_draws, num_draws * thinning)
-    num_epochs = -(-thinning // epoch)
-    return RoundPlan(thinning, num_epochs, 1, -(-thinning // num_epochs))
-
-
-def anneal_until(plan: RoundPlan, num_warmup: int) -> int:
-    """Return the round before which annealing must have ended: half of the warm-up is left."""
-    return num_warmup // plan.num_draws // 2
-
-
-class Phase(NamedTuple):
-    """What changes between warm-up and sampling: numbers, so that both share their code.
-
-    Attributes
-    ----------
-    is_adapting
-        Whether the schedule learns.
-    max_draws
-        How many draws the statistics take in; 0 during warm-up.
-    anneal_until
-        The round before which annealing must have come to its end.
-    """
-
-    is_adapting: Array
-    max_draws: Array
-    anneal_until: Array
-
-
-class Kept(NamedTuple):
-    """What is recorded of a draw: rows of outputs and of latent values, and the log density.
-
-    The log density has no chains where it is not kept.
-    """
-
-    outputs: Banks
-    latent: Banks
-    log_density: Array
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Which rows of the banks to record, and whether the density."""
-
-    outputs: Rows = ()
-    latent: Rows = ()
-    log_density: bool = True
-
-    def record(self, chains: Chains) -> Kept:
-        """Return the rows to keep."""
-        log_terms = chains.log_terms if self.log_density else chains.log_terms[..., :0]
-        return Kept(
-            _by_bank(chains.outputs, self.outputs),
-            _by_bank(chains.latent, self.latent),
-            jnp.sum(log_terms, axis=-2),
-        )
-
-
-def _by_bank(banks: Banks, rows: Rows) -> Banks:
-    parts: dict[str, list[Array]] = {}
-    for (bank, _, _), part in zip(rows, take_rows(banks, rows), strict=True):
-        parts.setdefault(bank, []).append(part)
-    return {bank: jnp.concatenate(taken, axis=-2) for bank, taken in parts.items()}
-
-
-@dataclass(frozen=True)
 class EngineSpec:
     """Everything about a run that is not an array: what is compiled once.
 
@@ -185,10 +112,20 @@ class EngineSpec:
     outputs: Rows
     likelihood: Rows
 
+    def sizes(self, num_chains: int) -> Sizes:
+        """Return how many there are of what the schedule has to do with."""
+        kernel = self.kernel
+        return Sizes(
+            num_entries=kernel.num_entries,
+            num_outputs=kernel.num_outputs,
+            num_chains=num_chains,
+            num_slots=kernel.num_slots,
+            num_scalars=kernel.num_scalars,
+        )
+
     def num_logged(self, num_chains: int) -> int:
         """Return how many chains the schedule learns from."""
-        kernel = self.kernel
-        return self.schedule.num_logged(kernel.num_entries, kernel.num_outputs, num_chains)
+        return self.schedule.num_logged(self.sizes(num_chains))
 
 
 class Start(NamedTuple):
@@ -239,38 +176,13 @@ def run_epoch(
     """
     kernel, plan = spec.kernel, spec.plan
     num_chains = state.chains.log_terms.shape[-1]
-    num_logged = spec.num_logged(num_chains)
-    words, entries, variants = _draw_steps(spec, key, state, num_chains)
+    words, entries, variants = _draw_steps(spec, phase, key, state)
     entries = jnp.where(jnp.arange(plan.epoch_steps) < num_steps, entries, -1)
-    steps = Steps(jnp.exp(state.tuning.log_scale), state.tuning.walks.factor, state.annealing.beta)
-
-    def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
-        (chains, counts), (words, entry, variant) = carry, inputs
-        chains, info, counts = move(
-            kernel,
-            data,
-            words,
-            chains,
-            entry,
-            variant,
-            steps=steps,
-            counts=counts,
-            num_logged=num_logged,
-        )
-        return (chains, counts), (info.is_accepted[:num_logged], info.changed)
-
-    is_draw_end = num_steps <= plan.epoch_steps
-    max_draws = jnp.where(is_draw_end, phase.max_draws, 0)
-
-    def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
-        chains, counts, statistics = carry
-        (chains, counts), log = lax.scan(step, (chains, counts), inputs)
-        statistics = update_statistics(statistics, all_outputs(spec, chains), max_draws)
-        return (chains, counts, statistics), (log, spec.keep.record(chains))
-
+    max_draws = jnp.where(num_steps <= plan.epoch_steps, phase.max_draws, 0)
     by_draw = _split((words, entries, variants), plan.num_draws)
-    start = (state.chains, empty_counts(kernel.num_slots, state.has_moved), state.statistics)
-    (chains, counts, statistics), (log, kept) = lax.scan(one_draw, start, by_draw)
+    (chains, counts, statistics, course), (log, kept) = _make_steps(
+        spec, data, state, by_draw, max_draws
+    )
 
     def learn_pace(tuning: Tuning) -> Tuning:
         evidence = Evidence(
@@ -283,16 +195,25 @@ def run_epoch(
         tuning = tune(data.traits, tuning, evidence) if kernel.has_tuning else tuning
         return _watch_walks(spec, data, chains, tuning) if kernel.walks else tuning
 
-    tuning = lax.cond(phase.is_adapting, learn_pace, lambda same: same, state.tuning)
-    schedule = state.schedule
-    if spec.schedule.award is not None:
-        schedule = lax.cond(
-            phase.is_adapting & (state.annealing.beta >= 1.0),
-            spec.schedule.award,
-            lambda same, _: same,
-            schedule,
-            EpochLog(entries, *_join(log)),
+    def learn_schedule(learned: Any) -> Any:
+        award, watching = spec.schedule.award, spec.schedule.watch
+        learned = award(learned, EpochLog(entries, *_join(log))) if award else learned
+        if not watching:
+            return learned
+        sight = Sight(
+            values=all_values(chains),
+            outputs=all_outputs(chains, spec.outputs),
+            course=course,
+            jumps=counts.jumps,
+            tries=count_tries(kernel, data, entries, num_chains),
+            num_warmup=phase.num_warmup - state.annealing.num_rounds * plan.num_epochs,
+            anatomy=find_anatomy(data, spec.outputs),
         )
+        return watching.learn(learned, sight)
+
+    tuning = lax.cond(phase.is_adapting, learn_pace, lambda same: same, state.tuning)
+    is_learning = phase.is_adapting & (state.annealing.beta >= 1.0)  # not on the way there
+    schedule = lax.cond(is_learning, learn_schedule, lambda same: same, state.schedule)
     tallies, entry_tallies = _tally(kernel, data, state, entries, counts)
     new = SuperchainState(
         chains=chains,
@@ -307,17 +228,58 @@ def run_epoch(
     return new, kept
 
 
+def _make_steps(
+    spec: EngineSpec, data: KernelData, state: SuperchainState, by_draw: Any, max_draws: Array
+) -> tuple[tuple[Chains, Counts, Statistics, Moments], tuple[tuple[Array, Array], Kept]]:
+    """Make the steps of an epoch's draws; return where they lead, their log, and what is kept."""
+    kernel, watching = spec.kernel, spec.schedule.watch
+    num_chains = state.chains.log_terms.shape[-1]
+    num_logged = spec.num_logged(num_chains)
+    steps = Steps(jnp.exp(state.tuning.log_scale), state.tuning.walks.factor, state.annealing.beta)
+    units = by_rows(watching.units(state.schedule), state.chains) if watching else None
+
+    def step(carry: tuple[Chains, Counts], inputs: tuple) -> tuple[tuple, tuple]:
+        (chains, counts), (words, entry, variant) = carry, inputs
+        chains, info, counts = move(
+            kernel,
+            data,
+            words,
+            chains,
+            entry,
+            variant,
+            steps=steps,
+            counts=counts,
+            num_logged=num_logged,
+            units=units,
+        )
+        return (chains, counts), (info.is_accepted[:num_logged], info.changed)
+
+    def one_draw(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+        chains, counts, statistics, course = carry
+        (chains, counts), log = lax.scan(step, (chains, counts), inputs)
+        outputs = all_outputs(chains, spec.outputs)
+        statistics = update_statistics(statistics, outputs, max_draws)
+        if watching:
+            course = add_value(course, outputs)
+        return (chains, counts, statistics, course), (log, spec.keep.record(chains))
+
+    counts = empty_counts(kernel.num_slots, state.has_moved, watching is not None)
+    course = init_moments((kernel.num_outputs, num_chains if watching else 0))
+    return lax.scan(one_draw, (state.chains, counts, state.statistics, course), by_draw)
+
+
 def _draw_steps(
-    spec: EngineSpec, key: Key, state: SuperchainState, num_chains: int
+    spec: EngineSpec, phase: Phase, key: Key, state: SuperchainState
 ) -> tuple[Array, Array, Array]:
     """Draw the random words, the entries and the variants of an epoch's steps, in bulk."""
     num_steps, num_words = spec.plan.epoch_steps, spec.kernel.num_words
+    num_chains, schedule = state.chains.log_terms.shape[-1], spec.schedule
+    weights = schedule.weights(state.schedule)
+    if schedule.watch:
+        weights = jnp.where(phase.is_adapting, schedule.watch.weights(state.schedule), weights)
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
-    weights = jnp.where(
-        state.annealing.beta < 1.0,
-        annealing_weights(spec.kernel),
-        spec.schedule.weights(state.schedule),
-    )
+    is_annealing = state.annealing.beta < 1.0
+    weights = jnp.where(is_annealing, annealing_weights(spec.kernel), weights)
     entries = select(bits[:num_steps], weights)
     variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)
@@ -328,9 +290,8 @@ def _tally(
     kernel: Kernel, data: KernelData, state: SuperchainState, entries: Array, counts: Counts
 ) -> tuple[Tallies, Tallies]:
     """Count the steps of an epoch, per component and per entry."""
-    made = jnp.where(entries < 0, 0, state.chains.log_terms.shape[-1])
-    selected = jax.ops.segment_sum(made, jnp.maximum(entries, 0), kernel.num_entries)
-    by_slot = (selected[data.traits.entry_of], counts.accepted, counts.invalid)
+    tries = count_tries(kernel, data, entries, state.chains.log_terms.shape[-1])
+    by_slot = (tries, counts.accepted, counts.invalid)
 
     def gather(numbers: Array, size: int) -> list[Array]:
         if size == kernel.num_slots:  # then they are the slots
@@ -341,12 +302,6 @@ def _tally(
         update_tallies(state.tallies, *gather(data.traits.component_of, kernel.num_components)),
         update_tallies(state.entry_tallies, *gather(data.traits.entry_of, kernel.num_entries)),
     )
-
-
-def all_outputs(spec: EngineSpec, chains: Chains) -> Array:
-    """Return all scalar outputs as numbers, ``[K, C]``."""
-    parts = take_rows(chains.outputs, spec.outputs)
-    return jnp.concatenate([jnp.asarray(part, float_type()) for part in parts])
 
 
 def _split(tree: Any, num_parts: int) -> Any:
@@ -389,7 +344,8 @@ def run_round(
     grouped into chunks nor on where they run.
     """
     plan = spec.plan
-    state = _anneal(spec, data, key, phase.anneal_until - index, state)
+    rounds_left = anneal_until(plan, phase.num_warmup) - index
+    state = _anneal(spec, data, key, rounds_left, state)
 
     def epoch(state: SuperchainState, number: Array) -> tuple[SuperchainState, Kept]:
         key_epoch = jax.random.fold_in(key, index * plan.num_epochs + number)

@@ -185,7 +185,7 @@ def _iterate(
     spec: EngineSpec, data: KernelData, is_adapting: Array, key: Key, state: SuperchainState
 ) -> tuple[SuperchainState, IterationInfo]:
     """Run one round and say what happened in it."""
-    phase = Phase(is_adapting, max_draws=jnp.int32(0), anneal_until=jnp.int32(0))
+    phase = Phase(is_adapting, max_draws=jnp.int32(0), num_warmup=jnp.int32(0))
     new, kept = run_round(spec, data, phase, key, jnp.int32(0), state)
     selected, accepted, invalid = _new_counts(state.tallies, new.tallies)
     rate = jnp.sum(accepted) / jnp.maximum(1, jnp.sum(selected))

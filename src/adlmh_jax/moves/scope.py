@@ -184,16 +184,16 @@ class Block:
 
     def accept_words(self) -> Array:
         """Return a random word for each element's decision."""
-        return self._random_words()
+        return jax.random.bits(self._key(), self.branch.site.batch_shape, "uint32")
 
     def value_words(self) -> Array:
         """Return a random word for each element's value."""
-        return self._random_words()
+        shape = self.branch.site.batch_shape
+        return jax.random.bits(jax.random.fold_in(self._key(), 1), shape, "uint32")
 
-    def _random_words(self) -> Array:
+    def _key(self) -> Array:
         start = self.branch.key_start
-        key = jax.random.wrap_key_data(self.words[start : start + KEY_WORDS], impl="threefry2x32")
-        return jax.random.bits(key, self.branch.site.batch_shape, "uint32")
+        return jax.random.wrap_key_data(self.words[start : start + KEY_WORDS], impl="threefry2x32")
 
     def try_all(self, score: Callable[[Array], Array], candidates: Array) -> Array:
         """Score candidates in turn: each is as large as the block."""

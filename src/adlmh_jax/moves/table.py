@@ -31,6 +31,7 @@ class Kernel:
     num_entries: int
     num_components: int
     num_slots: int
+    num_scalars: int
     num_outputs: int
     num_words: int
     walks: tuple[tuple[int, int], ...]
@@ -73,6 +74,10 @@ class KernelData(NamedTuple):
         Number of the walk of each entry whose sites walk together, ``[M]``; any for others.
     traits
         What tuning must know.
+    scalar_component
+        Component of each latent scalar, ``[R]``, bank by bank in the order of their names.
+    costs
+        Of a move of each entry, ``[M]``: see `moves.costs`.
     """
 
     groups: tuple[GroupData, ...]
@@ -81,6 +86,8 @@ class KernelData(NamedTuple):
     element_of: Array
     walk_of: Array
     traits: Traits
+    scalar_component: Array
+    costs: Array
 
 
 def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
@@ -200,6 +207,7 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
     elements, entry_of, component_of, scaled, shares = [], [], [], [], []
     sizes = np.array([site.event_size for site in sites.sites])[np.array(sites.site_of)]
     dimensions: list[int] = []
+    step_dimensions: list[int] = []
     walks: list[tuple[int, int]] = []  # (entry, group)
     walk_of: list[int] = []
     walk_dimensions: list[int] = []
@@ -210,7 +218,9 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
         for element, components in enumerate(entries):
             entry_of.extend([len(columns)] * len(components))
             component_of.extend(components)
-            dimensions.extend([walk.dimension] * len(components) if walk else sizes[components])
+            own_sizes = sizes[components]
+            dimensions.extend(own_sizes)
+            step_dimensions.extend([walk.dimension] * len(components) if walk else own_sizes)
             walk_of.append(len(walks))
             if walk:
                 walks.append((len(columns), own[0][0]))
@@ -230,12 +240,26 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
             entry_of=as_array(entry_of, np.int32),
             component_of=as_array(component_of, np.int32),
             dimension=as_array(dimensions, float_type()),
+            step_dimension=as_array(step_dimensions, float_type()),
             scaled_variant=as_array(scaled, np.int32),
             given_share=as_array(shares, float_type()),
             walk_dimensions=as_array(walk_dimensions, float_type()),
         ),
+        scalar_component=as_array(_scalar_components(program), np.int32),
+        costs=as_array(np.ones(len(columns)), float_type()),
     )
     return _make_kernel(program, groups, len(columns), len(entry_of), tuple(walks)), data
+
+
+def _scalar_components(program: Program) -> np.ndarray:
+    """Return the component of each latent scalar, bank by bank in the order of their names."""
+    sites, layout = program.sites, program.latent_layout
+    banks = {bank: np.zeros(size, np.int32) for bank, size in layout.bank_sizes.items()}
+    for site in sites.sites:
+        slot, first = layout[site.name], sites.first_components[site.name]
+        numbers = np.repeat(np.arange(first, first + site.num_components), site.event_size)
+        banks[slot.bank][slot.offset : slot.offset + slot.size] = numbers
+    return np.concatenate([banks[bank] for bank in sorted(banks)])
 
 
 def _make_kernel(
@@ -262,6 +286,7 @@ def _make_kernel(
         num_entries=num_entries,
         num_components=program.num_components,
         num_slots=num_slots,
+        num_scalars=program.latent_layout.num_scalars,
         num_outputs=num_outputs,
         num_words=max(group.branch.num_words for group in groups),
         walks=walks,

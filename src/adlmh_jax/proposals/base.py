@@ -28,7 +28,7 @@ class Proposal:
     check
         ``(program, site) -> None``: the same, for what is known only of the compiled model.
     is_gibbs
-        Whether every value of a finite support is tried, and none rejected.
+        Whether every value of a finite support is tried.
     is_judged
         Whether its acceptance says what it is worth, so that its share of a mixture can be learned.
     is_elementwise
@@ -102,7 +102,7 @@ def mixture(
         if not isinstance(proposal, Proposal):
             raise TypeError(f"A mixture is of two proposals, got {proposal!r}.")
         if proposal.is_gibbs:
-            raise ValueError("`gibbs()` never rejects: there is nothing to gain from mixing it.")
+            raise ValueError("`gibbs()` tries all values: there is nothing to gain from mixing it.")
     if share is not None and not 0.0 < share < 1.0:
         raise ValueError(f"The `share` of a mixture must be between 0 and 1, got {share}.")
     return Mixture((first, second), share)  # type: ignore[arg-type]
@@ -118,6 +118,8 @@ class Variant:
         Number of the site's traced proposal; `PRIOR` for a prior draw.
     candidates
         For a Gibbs step: all values of the site's support. Empty for Metropolis-Hastings.
+    is_metropolised
+        For a Gibbs step: whether the present value is never drawn.
     is_block
         Whether all elements move at once, each accepted or rejected on its own.
     is_compared
@@ -128,6 +130,7 @@ class Variant:
 
     proposal: int = PRIOR
     candidates: tuple[float, ...] = ()
+    is_metropolised: bool = False
     is_block: bool = False
     is_compared: bool = False
     is_walk: bool = False

@@ -5,7 +5,11 @@ from adlmh_jax.proposals.base import Proposal
 
 
 def gibbs() -> Proposal:
-    """Draw from the full conditional, by trying every value of a finite support."""
+    """Draw from the full conditional, by trying every value of a finite support.
+
+    Where at least four components or blocks take turns, the present value is never drawn and the
+    others are accepted or rejected (metropolised Gibbs): values change more often.
+    """
     return Proposal("gibbs()", function_for=lambda site: None, check=_check, is_gibbs=True)
 
 

@@ -34,6 +34,9 @@ from adlmh_jax.proposals.prior import prior
 from adlmh_jax.proposals.random_walk import random_walk
 from adlmh_jax.proposals.together import find_walks
 
+# Entries from which on Gibbs steps are metropolised: averages over steps are the better for it, and
+# those over draws if others move in between. A lone choice is drawn afresh at each step as it is.
+MIN_METROPOLISED = 4
 MAX_GIBBS_VALUES = 32  # larger supports are walked, not enumerated, by "auto"
 
 Chosen = str | Mapping[str, Any]  # "auto", "prior", or proposals by site name or glob
@@ -97,7 +100,20 @@ def plan_sites(
         may_block = blocks == "auto" and all(part.is_elementwise for part in proposal.parts)
         is_block = may_block and program.is_block(site.name)
         plans[site.name] = _plan(site, proposal, is_block)
+    num_entries = sum(
+        1 if plan.is_block else program.sites[name].num_components
+        for name, plan in plans.items()
+        if plan.variants and name not in held
+    )
+    if num_entries + len(joint) >= MIN_METROPOLISED:
+        plans = {name: _metropolise(plan) for name, plan in plans.items()}
     return Plan(plans, tuple(joint))
+
+
+def _metropolise(plan: SitePlan) -> SitePlan:
+    """Let Gibbs steps never draw the present value."""
+    variants = (dataclasses.replace(v, is_metropolised=bool(v.candidates)) for v in plan.variants)
+    return dataclasses.replace(plan, variants=tuple(variants))
 
 
 def _plan_asked(

@@ -30,8 +30,9 @@ class Traits(NamedTuple):
         Entry of each slot, ``[L]``.
     component_of
         Component of each slot, ``[L]``.
-    dimension
-        Numbers in one choice of each slot's component, ``[L]``.
+    dimension, step_dimension
+        Numbers in one choice of each slot's component, and numbers that a step of its entry
+        proposes at once, ``[L]``: more where sites walk together.
     scaled_variant
         Which variant of each entry has a scale, ``[M]``; -1 for none.
     given_share
@@ -43,6 +44,7 @@ class Traits(NamedTuple):
     entry_of: Array
     component_of: Array
     dimension: Array
+    step_dimension: Array
     scaled_variant: Array
     given_share: Array
     walk_dimensions: Array
@@ -132,7 +134,7 @@ def tune(traits: Traits, tuning: Tuning, evidence: Evidence) -> Tuning:
     rate = evidence.scaled / jnp.maximum(scaled * num_chains, 1.0)
     num_moves = tuning.num_moves + scaled
     gain = jnp.minimum(scaled * jnp.maximum(num_moves, 1.0) ** -DECAY, MAX_GAIN)
-    log_scale = tuning.log_scale + gain * (rate - best_rate(traits.dimension))
+    log_scale = tuning.log_scale + gain * (rate - best_rate(traits.step_dimension))
 
     # By acceptance. Distances would be sharper, but during the approach of the posterior those of
     # prior draws are so large that nothing later weighs against them.

@@ -59,12 +59,13 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
     schedule, learned = engine.spec.schedule, superchains.schedule
     selected, accepted, invalid = map(tally_total, superchains.entry_tallies)
     of_components = list(map(tally_total, superchains.tallies))
-    weights, reported = _read_schedule(schedule, learned)
+    weights, reported, race = _read_schedule(schedule, learned)
     stuck, settled = _find_still(engine.program, superchains, of_components[1].sum(axis=0))
     return ScheduleReport(
         names=list(engine.entry_names),
         weights=np.asarray(weights),
         learned={name: np.asarray(array) for name, array in reported.items()},
+        race={name: np.asarray(array) for name, array in race.items()},
         selected=selected,
         accepted=accepted,
         invalid=invalid,
@@ -80,9 +81,12 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _read_schedule(schedule: Schedule, learned: Any) -> tuple[Array, dict[str, Array]]:
+def _read_schedule(
+    schedule: Schedule, learned: Any
+) -> tuple[Array, dict[str, Array], dict[str, Array]]:
     """Return the weights of all superchains, and what their schedules report."""
-    return jax.vmap(schedule.weights)(learned), jax.vmap(schedule.report)(learned)
+    race = jax.vmap(schedule.watch.report)(learned) if schedule.watch else {}
+    return jax.vmap(schedule.weights)(learned), jax.vmap(schedule.report)(learned), race
 
 
 def _find_still(

@@ -1,6 +1,7 @@
 """What the schedule of a run was at its end."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,11 @@ class ScheduleReport(NamedTuple):
     selected, accepted, invalid
         Steps of chains in which the entry was selected, its proposal accepted with another value
         than before, and its density NaN or +inf; a block counts each of its components.
+    race
+        What else it learned, by name, one row for each superchain: of `influence`, the
+        ``share_of_uniform`` in its weights (NaN if UCB's weights won) and the scores of the
+        ``race`` that decided on it, of UCB's weights and of shares 0.1, 0.3, 0.5, 0.7 and 1: the
+        variance of the outputs' means, in units in which less is better.
     rule
         How components were selected, as written by the user: ``"ucb(exploration=0.5, ...)"``.
     component_names, component_selected, component_accepted, component_invalid
@@ -40,6 +46,7 @@ class ScheduleReport(NamedTuple):
     selected: np.ndarray
     accepted: np.ndarray
     invalid: np.ndarray
+    race: Mapping[str, np.ndarray] = MappingProxyType({})
     rule: str | None = None
     component_names: Sequence[str] = ()
     component_selected: np.ndarray = np.zeros(0)

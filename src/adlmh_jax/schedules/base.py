@@ -11,9 +11,30 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.types import Array, EpochLog
+from adlmh_jax.types import Array, EpochLog, Sight, Sizes
 
 FLOOR = 0.1  # alpha_k >= 0.1 / M: the ergodicity condition alpha_k > eps, by construction
+
+
+class Watch(NamedTuple):
+    """How a schedule learns from where the chains are: as pure functions.
+
+    Attributes
+    ----------
+    learn
+        ``(state, sight) -> state``, after an epoch of warm-up.
+    units
+        ``state ->`` the numbers by which jumps of the latent scalars are divided, ``[R]``.
+    weights
+        ``state -> alpha``, the selection probabilities while it learns, ``[M]``.
+    report
+        ``state -> dict`` of what was learned apart from what each entry is worth, by name.
+    """
+
+    learn: Callable[[Any, Sight], Any]
+    units: Callable[[Any], Array]
+    weights: Callable[[Any], Array]
+    report: Callable[[Any], dict[str, Array]]
 
 
 class Schedule(NamedTuple):
@@ -22,26 +43,29 @@ class Schedule(NamedTuple):
     Attributes
     ----------
     init
-        ``(num_entries, num_outputs, num_chains) -> state``. Numbers that the state carries along
-        can change without a new compilation; those that the other functions know cannot.
+        ``sizes -> state``. Numbers that the state carries along can change without a new
+        compilation; those that the other functions know cannot.
     weights
         ``state -> alpha``, the selection probabilities ``[M]``.
     award
         ``(state, log) -> state``, after an epoch; None if the schedule never learns.
     report
-        ``state -> dict`` of what was learned about each entry, ``[M]``, by name.
+        ``state -> dict`` of what was learned about each entry, ``[M, ...]``, by name.
     num_logged
-        ``(num_entries, num_outputs, num_chains) ->`` how many of the chains the log covers.
+        ``sizes ->`` how many of the chains the log covers.
     name
         For people.
+    watch
+        How it learns from where the chains are; None if it does not ask.
     """
 
-    init: Callable[[int, int, int], Any]
+    init: Callable[[Sizes], Any]
     weights: Callable[[Any], Array]
     award: Callable[[Any, EpochLog], Any] | None
     report: Callable[[Any], dict[str, Array]]
-    num_logged: Callable[[int, int, int], int]
+    num_logged: Callable[[Sizes], int]
     name: str
+    watch: Watch | None = None
 
 
 def apply_floor(alpha: Array) -> Array:
@@ -67,7 +91,7 @@ def rule_of(schedule: Schedule) -> Schedule:
     return schedule._replace(init=no_start, name="")
 
 
-def no_start(num_entries: int, num_outputs: int, num_chains: int) -> Any:
+def no_start(sizes: Sizes) -> Any:
     """Refuse to start: the rule of a schedule is no schedule yet."""
     raise TypeError("The rule of a schedule has no start.")
 
@@ -78,7 +102,7 @@ def restrict(schedule: Schedule, entries: tuple[int, ...], num_entries: int) -> 
     if len(entries) == num_entries:
         return schedule
     chosen = np.array(entries)
-    number_of = np.full(num_entries, -1, np.int32)
+    number_of = np.full(num_entries, len(entries), np.int32)  # of the others: one that is dropped
     number_of[chosen] = np.arange(len(entries))
 
     def award(state: Any, log: EpochLog) -> Any:
@@ -86,12 +110,26 @@ def restrict(schedule: Schedule, entries: tuple[int, ...], num_entries: int) -> 
         return schedule.award(state, log._replace(entries=numbers)) if schedule.award else state
 
     def spread(array: Array) -> Array:
-        return jnp.zeros(num_entries, array.dtype).at[chosen].set(array)
+        return jnp.zeros((num_entries, *array.shape[1:]), array.dtype).at[chosen].set(array)
+
+    def fewer(sizes: Sizes) -> Sizes:
+        return sizes._replace(num_entries=len(entries))
+
+    def restrict_watch(watch: Watch) -> Watch:
+        def learn(state: Any, sight: Sight) -> Any:
+            anatomy = sight.anatomy
+            anatomy = anatomy._replace(
+                entry_of=jnp.asarray(number_of)[anatomy.entry_of], costs=anatomy.costs[chosen]
+            )
+            return watch.learn(state, sight._replace(anatomy=anatomy))
+
+        return watch._replace(learn=learn, weights=lambda state: spread(watch.weights(state)))
 
     return schedule._replace(
-        init=lambda _, outputs, chains: schedule.init(len(entries), outputs, chains),
+        init=lambda sizes: schedule.init(fewer(sizes)),
         weights=lambda state: spread(schedule.weights(state)),
         award=schedule.award and award,
         report=lambda state: {name: spread(a) for name, a in schedule.report(state).items()},
-        num_logged=lambda _, outputs, chains: schedule.num_logged(len(entries), outputs, chains),
+        num_logged=lambda sizes: schedule.num_logged(fewer(sizes)),
+        watch=restrict_watch(schedule.watch) if schedule.watch else None,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from adlmh_jax.schedules.base import Schedule, apply_floor, no_start
 from adlmh_jax.schedules.rewards import pool_outputs, propagate_rewards
 from adlmh_jax.statistics import CompensatedSum, compensated, compensated_add
-from adlmh_jax.types import Array, EpochLog, as_array, float_type
+from adlmh_jax.types import Array, EpochLog, Sizes, as_array, float_type
 
 # Numbers in a superchain's histories, K x M for each chain that counts. An epoch passes over all of
 # them: with more, learning would take longer than the steps that it learns from.
@@ -60,9 +60,10 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
         raise ValueError(f"`exploration` must not be negative, got {exploration}.")
     rule = _rule(joint_output)
 
-    def init(num_entries: int, num_outputs: int, num_chains: int) -> UcbState:
-        num_histories = _count_histories(num_entries, num_outputs, joint_output)
-        logged = rule.num_logged(num_entries, num_outputs, num_chains)
+    def init(sizes: Sizes) -> UcbState:
+        num_entries = sizes.num_entries
+        num_histories = _count_histories(num_entries, sizes.num_outputs, joint_output)
+        logged = rule.num_logged(sizes)
         ones = np.ones(num_entries, float_type())
         return UcbState(
             rewards=compensated(ones),
@@ -79,9 +80,10 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
 def _rule(joint_output: bool) -> Schedule:
     """Return the functions that schedules of every exploration share, so that they share code."""
 
-    def num_logged(num_entries: int, num_outputs: int, num_chains: int) -> int:
-        num_histories = _count_histories(num_entries, num_outputs, joint_output)
-        return max(1, min(num_chains, MAX_HISTORY // max(1, num_histories * num_entries)))
+    def num_logged(sizes: Sizes) -> int:
+        num_histories = _count_histories(sizes.num_entries, sizes.num_outputs, joint_output)
+        numbers = max(1, num_histories * sizes.num_entries)
+        return max(1, min(sizes.num_chains, MAX_HISTORY // numbers))
 
     return Schedule(
         init=no_start,

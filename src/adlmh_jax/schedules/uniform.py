@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adlmh_jax.schedules.base import Schedule
-from adlmh_jax.types import Array, as_array, float_type
+from adlmh_jax.types import Array, Sizes, as_array, float_type
 
 
 class UniformState(NamedTuple):
@@ -19,8 +19,8 @@ class UniformState(NamedTuple):
 def uniform() -> Schedule:
     """Select every component with equal probability: LMH."""
 
-    def init(num_entries: int, num_outputs: int, num_chains: int) -> UniformState:
-        del num_outputs, num_chains
+    def init(sizes: Sizes) -> UniformState:
+        num_entries = sizes.num_entries
         return UniformState(as_array(np.full(num_entries, 1.0 / num_entries), float_type()))
 
     return Schedule(
@@ -28,6 +28,6 @@ def uniform() -> Schedule:
         weights=lambda state: state.alpha,
         award=None,
         report=lambda state: {},
-        num_logged=lambda num_entries, num_outputs, num_chains: 0,
+        num_logged=lambda sizes: 0,
         name="uniform()",
     )

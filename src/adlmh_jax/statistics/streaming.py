@@ -66,6 +66,11 @@ def merge_moments(first: Moments, second: Moments) -> Moments:
     )
 
 
+def add_value(moments: Moments, value: Array) -> Moments:
+    """Return the moments with one value more."""
+    return merge_moments(moments, Moments(jnp.ones(()), value, jnp.zeros_like(value)))
+
+
 class Statistics(NamedTuple):
     """Running statistics of the outputs of each chain.
 
@@ -105,8 +110,7 @@ def init_statistics(num_outputs: int, num_chains: int) -> Statistics:
 
 def update_statistics(statistics: Statistics, outputs: Array, max_draws: Array) -> Statistics:
     """Take in a draw of the outputs ``[K, C]``, unless ``max_draws`` have been seen already."""
-    one = Moments(jnp.ones(()), outputs, jnp.zeros_like(outputs))
-    batch = merge_moments(statistics.batch, one)
+    batch = add_value(statistics.batch, outputs)
     is_full = batch.number >= BATCH
     mean = Moments(jnp.ones(()), batch.mean, jnp.zeros_like(batch.mean))
     empty = jax.tree.map(jnp.zeros_like, batch)
