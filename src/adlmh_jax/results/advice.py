@@ -36,6 +36,8 @@ class Ending:
         Components that some chains never changed and hold at different values.
     imprecise
         Sites whose log-probabilities single precision does not carry, and their errors.
+    stragglers
+        What is to be said of chains that stay behind.
     """
 
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Ending:
     acceptance: Mapping[str, float] = field(default_factory=dict)
     stuck: Sequence[str] = ()
     imprecise: Mapping[str, float] = field(default_factory=dict)
+    stragglers: str = ""
 
 
 class Pair(NamedTuple):
@@ -68,6 +71,7 @@ def advise(program: Program, ending: Ending, concerned: Collection[str]) -> tupl
         if not (on_held and all(site in held for site in pair.sites))
     ]
     return (
+        *([ending.stragglers] if ending.stragglers else []),
         *_on_precision(ending),
         *on_held,
         *(_on_pair(pair, ending) for pair in pairs),

@@ -19,6 +19,7 @@ from adlmh_jax.results.mixing import Mixing
 from adlmh_jax.results.overview import plot_overview
 from adlmh_jax.results.report import RunRecord, write_report
 from adlmh_jax.results.schedule import ScheduleReport
+from adlmh_jax.results.stragglers import describe_stragglers, find_stragglers
 from adlmh_jax.results.verdict import Diagnosis
 from adlmh_jax.statistics import Summary
 
@@ -339,8 +340,12 @@ class Result:
         write_report(record, path)
 
     def _ending(self, acceptance: dict[str, float]) -> Ending:
+        values = self.last_values()
+        is_behind = find_stragglers(self.log_density, self.superchain_of)
+        sites = self.program.sites.sites
         return Ending(
-            values=self.last_values(),
+            values=values,
+            stragglers=describe_stragglers(is_behind, self.log_density, sites, values),
             proposals=self.proposals,
             acceptance=acceptance,
             stuck=self.schedule.stuck,
