@@ -14,6 +14,7 @@ myst_heading_anchors = 3
 nitpicky = False  # types of other packages are not looked up: the site builds without a network
 
 autodoc_typehints = "none"  # the docstrings say what is what
+autodoc_preserve_defaults = True  # as they are written
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 autosummary_generate = False
