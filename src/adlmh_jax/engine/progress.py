@@ -1,5 +1,6 @@
 """How far a run is: a tqdm bar, in a terminal or a notebook, or nothing."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -69,7 +70,7 @@ class BarMeter:
         """Move the bar."""
         if self._is_compiling:
             self._is_compiling = False
-            self._bar.write(f"Compiled in {seconds:.1f} s.")
+            self._bar.write(f"Compiled in {seconds:.1f} s.", file=sys.stderr)
             self._bar.set_description_str(self._phase, refresh=False)
             self._bar.unpause()  # the time left follows from what is yet to be done
         else:
