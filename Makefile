@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help install lint format test test-slow demo bench clean
+.PHONY: help install lint format test test-slow demo docs dist bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -36,11 +36,22 @@ test-slow: $(VENV)/.installed-test ## run the slow tests: statistics over many s
 demo: $(VENV)/.installed-plots ## run the demonstration
 	$(BIN)/adlmh demo
 
+docs: $(VENV)/.installed-docs ## build the documentation; warnings are errors
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+dist: $(VENV)/.installed-dist ## build wheel and source distribution, and try the wheel in an empty environment
+	rm -rf dist build/empty
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m venv build/empty
+	build/empty/bin/python -m pip -qq --disable-pip-version-check --no-input install dist/*.whl
+	cd build && empty/bin/python ../tests/smoke.py
+
 bench: $(VENV)/.installed-benchmarks ## run the benchmarks against other samplers
 	$(BIN)/python -m benchmarks
 
 clean: ## remove environments, caches and builds
-	rm -rf .venv .venv312 build dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv312 build dist docs/_build .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per extra: a second run installs nothing unless pyproject.toml changed.

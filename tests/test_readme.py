@@ -44,6 +44,18 @@ def test_code_runs(small_runs, capsys):
     assert "effective draws" in printed and "photons[4]" in printed
 
 
+@pytest.mark.slow
+def test_quick_start_runs(small_runs, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(code, "quickstart.md", "exec"), names)
+    assert (tmp_path / "report.html").exists()
+    assert names["few"]["posterior"].sizes["chain"] == 8
+    assert names["longer"].num_draws == 40 + 1000
+
+
 def test_the_example_is_short():
     [code] = blocks("python")
     assert len([line for line in code.splitlines() if line]) <= 16

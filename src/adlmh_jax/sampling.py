@@ -20,6 +20,7 @@ from adlmh_jax.engine import (
     Host,
     InterruptedWarning,
     Kept,
+    Meter,
     Resumption,
     Run,
     RunConfig,
@@ -183,7 +184,7 @@ def sample(
     )
     check_memory(engine, config, names)
     disk = _open_store(store, resume, engine, config, names, seed_of(key))
-    with _using(disk):
+    with _using(disk), make_meter(progress) as meter:
         run, fresh = _start(engine, config, key, devices, start_together)
         session = Session(
             engine=engine,
@@ -195,7 +196,7 @@ def sample(
             progress=progress,
         )
         done = disk.load(fresh, session.label(_no_draws(run, fresh), 0), run.devices)
-        result = session.go_on(config, done)
+        result = session.go_on(config, done, meter)
     warn_if_doubtful(result, stacklevel=3)
     return result
 
@@ -225,15 +226,13 @@ class Session:
         """Return the first draws that a chunk kept, by name."""
         return name_draws(self.engine.program, self.names, self.num_superchains, kept, num_draws)
 
-    def go_on(self, config: RunConfig, done: Done, seconds: float = 0.0) -> Result:
+    def go_on(self, config: RunConfig, done: Done, meter: Meter, seconds: float = 0.0) -> Result:
         """Run to the end, or until a signal comes; ``seconds`` have been spent before."""
         left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
         steps_per_draw = self.run.spec.plan.thinning * config.num_chains
         started = time.perf_counter()
-        with (
-            watch_signals() as interruption,
-            make_meter(self.progress, left, steps_per_draw) as meter,
-        ):
+        meter.begin(left, steps_per_draw)
+        with watch_signals() as interruption:
             host = Host(self.label, meter, self.disk.save, lambda: interruption.is_asked)
             done = run_phases(self.run, config, done, host)
             self.disk.close()
@@ -257,8 +256,8 @@ class Session:
             num_samples=start.num_samples,
             parts=[Draws(dict(result.draws), result.log_density).head(start.num_samples)],
         )
-        with _using(self.disk):
-            extended = self.go_on(config, done, result.seconds or 0.0)
+        with _using(self.disk), make_meter(self.progress) as meter:
+            extended = self.go_on(config, done, meter, result.seconds or 0.0)
         warn_if_doubtful(extended, stacklevel=4)
         return extended
 

@@ -2,9 +2,7 @@
 
 import copy
 import itertools
-import json
 import pickle
-from pathlib import Path
 
 import arviz
 import jax
@@ -314,17 +312,6 @@ def test_what_cannot_be_a_block():
     values = {"_gibbs_sites": {"b": jnp.int32(0)}}
     with pytest.raises(ValueError, match="The support of `b` depends on `x`"):
         AdLMH(nested).init(jax.random.key(0), 0, None, (), values)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Out-of-support values")  # NumPyro starts its block first
-def test_notebook():
-    path = Path(__file__).parents[2] / "notebooks" / "nuts_and_adlmh.ipynb"
-    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
-    names = {}
-    for cell in cells:
-        assert not cell["outputs"] and cell["execution_count"] is None
-        exec("".join(cell["source"]), names)
 
 
 def test_a_model_without_latent_sites_gives_empty_samples():

@@ -9,7 +9,7 @@ from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watc
 from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
 from adlmh_jax.engine.keys import make_key, seed_of, superchain_keys
 from adlmh_jax.engine.memory import check_memory
-from adlmh_jax.engine.progress import make_meter
+from adlmh_jax.engine.progress import Meter, make_meter
 from adlmh_jax.engine.rounds import Keep, Kept, Phase
 from adlmh_jax.engine.runner import (
     Devices,
@@ -73,6 +73,7 @@ __all__ = [
     "first_beta",
     "init_superchain",
     "make_key",
+    "Meter",
     "make_meter",
     "max_chunk_rounds",
     "name_draws",

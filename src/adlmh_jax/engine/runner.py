@@ -36,6 +36,7 @@ CHUNK_SECONDS = 0.5  # how often the host looks in
 MAX_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
 MAX_CHUNK_ROUNDS = 64  # that keep draws: a chunk of one round fills room for all of them with zeros
 MAX_BARE_ROUNDS = 1 << 16  # that keep none
+PHASE_NAMES = {"warmup": "warm-up", "samples": "sampling"}  # as people see them
 
 
 class RunState(NamedTuple):
@@ -307,6 +308,7 @@ def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
         ("samples", sampling, config.num_samples),
     ):
         left = total - made[name]
+        host.meter.enter(PHASE_NAMES[name])
         if run_draws(run, last.state, phase, left, host, functools.partial(note, name)):
             break
     return last._replace(parts=parts)

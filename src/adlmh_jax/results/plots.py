@@ -14,6 +14,8 @@ METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
 OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
 REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.45", "tab:cyan", "0.75"
 MAX_BARS = 400
+MAX_CHARACTERS = 60  # of all names, that fit side by side
+MAX_SLANTED = 6  # long names that need not stand upright
 MAX_LABELS = 40  # more component names than this cannot be read
 
 
@@ -136,11 +138,12 @@ def _bars(ax: Any, heights: np.ndarray, bottom: np.ndarray | None = None, **styl
 def _label_components(ax: Any, names: Sequence[str]) -> None:
     """Write component names under the bars, as many as can be read."""
     every = -(-len(names) // MAX_LABELS)
-    is_long = max(map(len, names)) * len(names) > 60
+    is_long = max(map(len, names)) * len(names) > MAX_CHARACTERS
     ax.set_xticks(
         range(0, len(names), every),
         names[::every],
-        rotation=90 if is_long else 0,
+        rotation=(15 if len(names) <= MAX_SLANTED else 90) if is_long else 0,
+        ha="right" if is_long and len(names) <= MAX_SLANTED else "center",
         fontsize="small",
     )
     ax.set_xlim(-0.7, len(names) - 0.3)
