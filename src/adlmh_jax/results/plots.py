@@ -13,14 +13,16 @@ from adlmh_jax.results.result import Result, ScheduleReport
 METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
 OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
 REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.25", "tab:cyan", "0.8"
+MAX_LEGEND = 6  # outputs that are named
 MAX_LABELS = 40  # more component names than this cannot be read
 
 
 def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray:
-    """Show normalised unit rewards beside normalised selection counts, per component.
+    """Show what the schedule learned of each component beside how often it selected it.
 
-    The paper's two bar charts. Counts are stacked: accepted below, rejected above. Superchains are
-    pooled.
+    The paper's two bar charts: normalised unit rewards, and normalised selection counts, accepted
+    below, rejected above. Of `influence` the first shows instead what drives the outputs: the share
+    of the variance of each output that the component explains. Superchains are pooled.
 
     Parameters
     ----------
@@ -43,7 +45,9 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
         raise ValueError(f"`ax` must be two axes, for rewards and for counts, got {axes.size}.")
     positions = np.arange(len(report.names))
     rewards = unit_rewards(report)
-    if rewards is None:
+    if report.influence is not None:
+        _draw_influence(axes[0], report)
+    elif rewards is None:
         axes[0].text(
             0.5,
             0.5,
@@ -54,8 +58,9 @@ def plot_schedule(result: Result | ScheduleReport, ax: Any = None) -> np.ndarray
         )
     else:
         axes[0].bar(positions, rewards, color=REWARD_COLOUR)
-    axes[0].set_title("Unit rewards", loc="left")
-    axes[0].set_ylabel("share of all components")
+    if report.influence is None:
+        axes[0].set_title("Unit rewards", loc="left")
+        axes[0].set_ylabel("share of all components")
     total = max(1, report.selected.sum())
     accepted = report.accepted.sum(axis=0) / total
     rejected = report.rejected.sum(axis=0) / total
@@ -114,6 +119,19 @@ def plot_convergence(
     ax.legend(frameon=False)
     ax.grid(True, which="major", color="0.9", linewidth=0.6)
     return ax
+
+
+def _draw_influence(ax: Any, report: ScheduleReport) -> None:
+    """Draw, side by side, what each component explains of each output."""
+    table = report.drivers()
+    width = 0.8 / len(table.columns)
+    for number, output in enumerate(table.columns):
+        at = np.arange(len(table)) + width * (number + 0.5) - 0.4
+        ax.bar(at, table[output], width, label=output, color=f"C{number % 10}")
+    ax.set_title("What drives the outputs", loc="left")
+    ax.set_ylabel("share of variance explained")
+    if len(table.columns) <= MAX_LEGEND:
+        ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98))
 
 
 def unit_rewards(report: ScheduleReport) -> np.ndarray | None:
