@@ -6,6 +6,7 @@ from benchmarks import (
     numpyro_kernel,
     plates,
     posteriordb,
+    schedules,
     soak,
     throughput,
 )
@@ -18,6 +19,7 @@ BENCHMARKS = (
     plates,
     posteriordb,
     classics,
+    schedules,
     evaluations,
     soak,
 )

@@ -55,6 +55,25 @@ def test_schedule_bars():
     rewards.figure.canvas.draw()
 
 
+def test_what_drives_the_outputs():
+    """Two outputs, one of them explained by the last component alone."""
+    report = make_report()
+    shares = np.array([[[0.5, 0.0], [0.1, 0.0], [0.0, 0.6]], [[0.7, 0.0], [0.1, 0.0], [0.0, 1.0]]])
+    learned = {**report.learned, "influence": shares}
+    report = report._replace(learned=learned, output_names=["a", "b"])
+    assert report.drivers().to_dict("list") == {
+        "a": pytest.approx([0.6, 0.1, 0.0]),
+        "b": pytest.approx([0.0, 0.0, 0.8]),
+    }
+    drivers, selections = plot_schedule(report)
+    assert heights(drivers) == pytest.approx([0.6, 0.1, 0.0, 0.0, 0.0, 0.8])
+    assert len(selections.patches) == 6
+    pooled = report._replace(learned={"influence": shares[..., :1]}, output_names=["x"] * 40)
+    assert list(pooled.drivers().columns) == ["all outputs"]
+    with pytest.raises(ValueError, match="does not learn what drives"):
+        make_report().drivers()
+
+
 def test_schedule_that_learns_nothing():
     rewards, selections = plot_schedule(make_report(is_learning=False))
     assert not rewards.patches and len(selections.patches) == 6

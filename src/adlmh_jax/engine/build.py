@@ -3,7 +3,10 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import jax
+
 from adlmh_jax.engine.config import default_epoch
+from adlmh_jax.engine.costs import estimate_costs
 from adlmh_jax.engine.rounds import Keep, plan_rounds
 from adlmh_jax.engine.superchain import EngineSpec
 from adlmh_jax.model import Program
@@ -75,6 +78,9 @@ def build_engine(
     check_schedule(schedule)
     moves = plan_sites(program, proposals, blocks, held)
     kernel, data = build_kernel(program, moves)
+    if schedule.watch:
+        chain = jax.eval_shape(lambda: program.empty_chains(1))
+        data = data._replace(costs=estimate_costs(kernel, data, chain))
     names = name_entries(program, moves)
     moved = tuple(number for number, (site, _) in enumerate(names) if site not in held)
     spec = EngineSpec(

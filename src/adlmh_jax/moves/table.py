@@ -77,7 +77,7 @@ class KernelData(NamedTuple):
     scalar_component
         Component of each latent scalar, ``[R]``, bank by bank in the order of their names.
     costs
-        Of a move of each entry, ``[M]``: see `moves.costs`.
+        Of a move of each entry, ``[M]``; 1 unless they are estimated.
     """
 
     groups: tuple[GroupData, ...]

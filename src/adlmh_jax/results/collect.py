@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to_host
-from adlmh_jax.model import Program
+from adlmh_jax.model import Program, element_names
 from adlmh_jax.results.evidence import estimate_evidence
 from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result
@@ -77,7 +77,13 @@ def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
         stuck=stuck,
         settled=settled,
         drawn_exactly=engine.moves.drawn_exactly,
+        output_names=_name_outputs(engine.program),
     )
+
+
+def _name_outputs(program: Program) -> list[str]:
+    layout = program.output_layout
+    return [scalar for n in layout.names for scalar in element_names(n, layout[n].shape)]
 
 
 @functools.partial(jax.jit, static_argnums=0)

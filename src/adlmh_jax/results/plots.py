@@ -17,13 +17,15 @@ MAX_BARS = 400
 MAX_CHARACTERS = 60  # of all names, that fit side by side
 MAX_SLANTED = 6  # long names that need not stand upright
 MAX_LABELS = 40  # more component names than this cannot be read
+MAX_LEGEND = 6  # outputs that are named
 
 
 def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
-    """Show normalised unit rewards beside normalised selection counts, per component.
+    """Show what the schedule learned of each component beside how often it selected it.
 
-    The paper's two bar charts. Counts are stacked: accepted below, rejected above. Superchains are
-    pooled.
+    The paper's two bar charts: normalised unit rewards, and normalised selection counts, accepted
+    below, rejected above. Of `influence` the first shows instead what drives the outputs: the share
+    of the variance of each output that the component explains. Superchains are pooled.
 
     Parameters
     ----------
@@ -44,7 +46,9 @@ def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
     if axes.size != 2:
         raise ValueError(f"`ax` must be two axes, for rewards and for counts, got {axes.size}.")
     rewards = unit_rewards(report)
-    if rewards is None:
+    if report.influence is not None:
+        _draw_influence(axes[0], report)
+    elif rewards is None:
         axes[0].text(
             0.5,
             0.5,
@@ -55,8 +59,9 @@ def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
         )
     else:
         _bars(axes[0], rewards, color=REWARD_COLOUR)
-    axes[0].set_title("Unit rewards", loc="left")
-    axes[0].set_ylabel("share of all components")
+    if report.influence is None:
+        axes[0].set_title("Unit rewards", loc="left")
+        axes[0].set_ylabel("share of all components")
     total = max(1, report.selected.sum())
     accepted = report.accepted.sum(axis=0) / total
     rejected = report.rejected.sum(axis=0) / total
@@ -115,6 +120,19 @@ def plot_convergence(
     ax.legend(frameon=False)
     ax.grid(True, which="major", color="0.9", linewidth=0.6)
     return ax
+
+
+def _draw_influence(ax: Any, report: ScheduleReport) -> None:
+    """Draw, side by side, what each component explains of each output."""
+    table = report.drivers()
+    width = 0.8 / len(table.columns)
+    for number, output in enumerate(table.columns):
+        at = np.arange(len(table)) + width * (number + 0.5) - 0.4
+        ax.bar(at, table[output], width, label=output, color=f"C{number % 10}")
+    ax.set_title("What drives the outputs", loc="left")
+    ax.set_ylabel("share of variance explained")
+    if len(table.columns) <= MAX_LEGEND:
+        ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98))
 
 
 def unit_rewards(report: ScheduleReport) -> np.ndarray | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class ScheduleReport(NamedTuple):
     drawn_exactly
         Sites that are drawn anew, exactly, whenever those that they hang on move: where one of them
         hardly changes, it is that certain.
+    output_names
+        Names of the scalar outputs.
     """
 
     names: list[str]
@@ -55,6 +57,7 @@ class ScheduleReport(NamedTuple):
     stuck: Sequence[str] = ()
     settled: Sequence[str] = ()
     drawn_exactly: Collection[str] = ()
+    output_names: Sequence[str] = ()
 
     @property
     def rewards(self) -> np.ndarray | None:
@@ -65,6 +68,34 @@ class ScheduleReport(NamedTuple):
     def counts(self) -> np.ndarray | None:
         """The paper's c; None for a schedule that has none."""
         return self.learned.get("counts")
+
+    @property
+    def influence(self) -> np.ndarray | None:
+        """What each entry explains of each output, ``[superchain, entry, output]``.
+
+        It is the share of the output's variance, 0 where it cannot be told from noise. Of more than
+        16 outputs there is only the mean. None for a schedule that does not ask.
+        """
+        return self.learned.get("influence")
+
+    def drivers(self) -> Any:
+        """Return what drives the outputs: a table of `influence`, the mean over superchains.
+
+        Returns
+        -------
+        A ``pandas.DataFrame`` with a row for each entry and a column for each output.
+        """
+        if self.influence is None:
+            raise ValueError(
+                f"The schedule `{self.rule}` does not learn what drives the outputs: sample with "
+                "`schedule=adlmh.influence()`."
+            )
+        import pandas
+
+        columns = list(self.output_names)
+        if len(columns) != self.influence.shape[-1]:
+            columns = ["all outputs"]
+        return pandas.DataFrame(self.influence.mean(axis=0), index=self.names, columns=columns)
 
     def as_arrays(self) -> dict[str, np.ndarray]:
         """Return names, weights, tallies and what was learned, as arrays to be stored."""
