@@ -27,7 +27,7 @@ def move_one(
     is_block = branch.variant.is_block
     scope: Scope = Block(branch, words) if is_block else SingleElement(branch, words, element)
     if branch.joint:
-        return collapse(branch, known, before, scope, words, accept)
+        return collapse(branch, known, before, scope, words, accept, jnp.minimum(element, 0))
     if branch.variant.candidates:
         return gibbs(branch, known, before, scope)
     return metropolis(branch, known, before, scope, accept)
