@@ -131,3 +131,25 @@ def test_first_and_last_uniform_draw_values_that_have_weight():
     log_weights = jnp.array([-jnp.inf, 0.0, -jnp.inf, 0.0, -jnp.inf])
     assert int(pick(log_weights, jnp.asarray(1e-10))) == 1
     assert int(pick(log_weights, jnp.asarray(1.0))) == 3
+
+
+@pytest.mark.parametrize("num_values", [16, 17, 111, 256])
+def test_draws_of_many_values_have_their_probabilities(num_values):
+    """A grid of uniforms draws each value as often as its weight says, and none without weight."""
+    generator = np.random.default_rng(1)
+    log_weights = generator.normal(size=(num_values, 2)) * 3.0
+    log_weights[generator.random((num_values, 2)) < 0.3] = -np.inf
+    log_weights[:, 1][: num_values // 2] = -np.inf
+    size = 400_000
+    uniforms = np.stack([(np.arange(size) + 0.5) / size] * 2)
+    uniforms[:, -1] = 1.0
+    drawn = np.asarray(
+        jax.vmap(lambda u: pick(jnp.asarray(log_weights, jnp.float32), u), 1)(
+            jnp.asarray(uniforms, jnp.float32)
+        )
+    )
+    assert np.all(np.diff(drawn, axis=0) >= 0)
+    for column in range(2):
+        share = np.bincount(drawn[:, column], minlength=num_values) / size
+        np.testing.assert_allclose(share, special.softmax(log_weights[:, column]), atol=1e-5)
+        assert np.all(share[np.isinf(log_weights[:, column])] == 0)

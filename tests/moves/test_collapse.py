@@ -12,7 +12,7 @@ from scipy import stats
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine.step import move
-from adlmh_jax.graph import elimination
+from adlmh_jax.graph import elimination, switches
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel, collapse, joint
 from adlmh_jax.proposals import plan_sites
@@ -82,6 +82,15 @@ def plate_under_choice():
         numpyro.sample("y", dist.Normal(w + b, 0.8), obs=jnp.array([0.4, 1.9, 0.7]))
 
 
+def change_point():
+    """A choice that the data meet by yes or no alone; after it some are impossible."""
+    a = numpyro.sample("a", dist.Bernoulli(0.4))
+    b = numpyro.sample("b", dist.Categorical(jnp.array([0.3, 0.1, 0.2, 0.3, 0.1])))
+    rate = jnp.where(jnp.arange(6) < b, 0.5 + a, jnp.array([2.0, 1.0, 0.0, 2.0, 1.0, 1.0]))
+    with numpyro.plate("years", 6):
+        numpyro.sample("y", dist.Poisson(rate), obs=jnp.array([0, 1, 2, 2, 3, 1]))
+
+
 def counts():
     """Counts without a bound, all but for a factor."""
     a = numpyro.sample("a", dist.Bernoulli(0.4))
@@ -140,6 +149,11 @@ CASES = {
         plate_under_choice,
         {"b": range(3), "z": range(2), "w": range(2)},
         {"[bzw]": adlmh.collapse()},
+    ),
+    "yes or no": (
+        change_point,
+        {"a": range(2), "b": range(3, 5)},
+        {"a": adlmh.collapse("b", proposal=PRIOR)},
     ),
     "windows": (
         counts,
@@ -263,6 +277,15 @@ def window_pushed_into_support(patch):
     patch.setattr(collapse, "_candidates", candidates)
 
 
+def yes_for_no(patch):
+    real = switches.Switched.find_settings
+
+    def find_settings(self, known, shape):
+        return real(self, known, shape)[::-1]
+
+    patch.setattr(switches.Switched, "find_settings", find_settings)
+
+
 def wrong_filter(patch):
     real = elimination.Chain.draw
 
@@ -280,6 +303,7 @@ MUTANTS = [
     (terms_counted_twice, "pair"),
     (window_not_redrawn, "windows"),
     (window_pushed_into_support, "windows"),
+    (yes_for_no, "yes or no"),
     (wrong_filter, "path alone"),
 ]
 
@@ -289,5 +313,5 @@ MUTANTS = [
 )
 def test_mutant_is_caught(mutate, case, monkeypatch):
     mutate(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, KeyError)):  # KeyError: it went where no state can be
         check_case(case)

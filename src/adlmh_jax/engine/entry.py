@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from adlmh_jax.engine.inplace import read_apart
-from adlmh_jax.graph import read_rows, write_rows
+from adlmh_jax.graph import map_last, read_rows, write_rows
 from adlmh_jax.moves import (
     Accept,
     Before,
@@ -178,7 +178,7 @@ class EntryView:
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
 
-        moved = jax.vmap(move_chain, in_axes=-1, out_axes=-1)(words, before)
+        moved = map_last(move_chain)(words, before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
 
     def locate(self, chains: Chains) -> Array:

@@ -10,6 +10,7 @@ from adlmh_jax.graph.alignment import (
     reduce_to_elements,
     spread_to_term,
 )
+from adlmh_jax.graph.batching import map_last
 from adlmh_jax.graph.comparison import begins_with
 from adlmh_jax.graph.constants import are_equal, stack, to_bytes
 from adlmh_jax.graph.digest import digest_computation, digest_data
@@ -38,6 +39,7 @@ from adlmh_jax.graph.randomness import (
     noise_sources,
 )
 from adlmh_jax.graph.slicing import Demand, Slicer, add_input
+from adlmh_jax.graph.switches import Switched, find_switches, sum_where
 
 __all__ = [
     "ALL",
@@ -59,6 +61,7 @@ __all__ = [
     "Slicer",
     "Slot",
     "Stack",
+    "Switched",
     "Table",
     "Variable",
     "add_input",
@@ -69,11 +72,13 @@ __all__ = [
     "digest_computation",
     "digest_data",
     "find_offender",
+    "find_switches",
     "find_users",
     "fixed_key",
     "is_independent",
     "key_struct",
     "make_layout",
+    "map_last",
     "noise_sources",
     "pick",
     "plan_elimination",
@@ -82,6 +87,7 @@ __all__ = [
     "run_at_each",
     "spread_to_term",
     "stack",
+    "sum_where",
     "take",
     "take_rows",
     "threefry",

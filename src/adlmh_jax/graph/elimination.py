@@ -25,6 +25,7 @@ from adlmh_jax.types import Array
 Shape = tuple[int, ...]
 Scope = tuple[int, ...]  # numbers of variables, ascending
 Stack = Array | list[Array]  # an array for each variable; stacked where variables are alike
+MAX_ADDED = 16  # values whose weights are added up one by one
 MIN_CHAIN = 4  # variables; fewer are as quick one by one
 
 
@@ -235,8 +236,33 @@ def pick(log_weights: Array, uniforms: Array) -> Array:
     """
     top = jnp.max(log_weights, axis=0)
     weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
-    upper = jnp.cumsum(weights, axis=0)
-    return jnp.sum(uniforms * upper[-1] > upper[:-1], axis=0, dtype=jnp.int32)
+    if len(weights) <= MAX_ADDED:
+        upper = _add_up(weights)
+        return _count_below(upper, uniforms * upper[-1])
+    # Of many values, first the strip that it is in, and then which of the strip.
+    width = math.isqrt(len(weights) - 1) + 1
+    padding = [(0, -len(weights) % width), *[(0, 0)] * (weights.ndim - 1)]
+    strips = jnp.pad(weights, padding).reshape(-1, width, *weights.shape[1:])
+    upper = _add_up(jnp.sum(strips, axis=1))
+    place = uniforms * upper[-1]
+    strip = _count_below(upper, place)
+    before = jnp.max(jnp.where(place > upper[:-1], upper[:-1], 0.0), axis=0)
+    is_here = jnp.arange(len(strips)).reshape(-1, *[1] * (weights.ndim)) == strip
+    inner = _add_up(jnp.sum(jnp.where(is_here, strips, 0.0), axis=0))
+    return strip * width + _count_below(inner, jnp.minimum(place - before, inner[-1]))
+
+
+def _add_up(weights: Array) -> Array:
+    """Return sums of the first weights, which never fall: `jnp.cumsum` is slow on a CPU."""
+    sums = [weights[0]]
+    for weight in weights[1:]:
+        sums.append(sums[-1] + weight)
+    return jnp.stack(sums)
+
+
+def _count_below(upper: Array, place: Array) -> Array:
+    """Return in which of the intervals that end at ``upper`` a place lies."""
+    return jnp.sum(place > upper[:-1], axis=0, dtype=jnp.int32)
 
 
 def take_at(array: Array, index: Array, axis: int, num_plate_axes: int) -> Array:

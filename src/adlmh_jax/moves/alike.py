@@ -1,11 +1,23 @@
 """Alike terms among those that summed sites touch, found and cut out as factors."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from adlmh_jax.graph import Cutter, Elimination, Scope, Variable, plan_elimination
+from adlmh_jax.graph import (
+    Cutter,
+    Elimination,
+    Scope,
+    Switched,
+    Variable,
+    find_switches,
+    plan_elimination,
+)
 from adlmh_jax.moves.factors import Factor, Source
 from adlmh_jax.moves.rolling import LoneTerm, RolledReads, RunFinder, gather_constants, join_runs
+
+MIN_SWITCHED = 4  # terms; of fewer, each is computed at each value
+MAX_SWITCHED = 1 << 20  # terms times values: entries of the table of what each value asks for
 
 
 @dataclass(frozen=True)
@@ -26,7 +38,7 @@ class FactorFinder:
 
     runs: RunFinder
     variables: Mapping[str, int]
-    kinds: Sequence[tuple[Variable, Hashable]]
+    kinds: Sequence[tuple[Variable, tuple[tuple[float, ...], Hashable]]]
     axes: Mapping[str, Mapping[str, tuple[int, ...]]]
 
     def cut(
@@ -101,14 +113,40 @@ class FactorFinder:
         for number, is_mapped in gather_constants(self.runs.graph, run, cutter, found):
             sources.append(Source(number, is_mapped=is_mapped))
         plate, axes = self._plate(first)
+        scopes = tuple(self._scope(term) for term in run)
         return Factor(
             body=first.fragment,
             body_inputs=(*first.reads, *first.constants),
             sources=tuple(sources),
-            scopes=tuple(self._scope(term) for term in run),
+            scopes=scopes,
             shape=self.runs.graph.avals[self.runs.terms[first.name]].shape,
             plate=plate,
             axes=axes,
             is_moved=not self.runs.moved.isdisjoint(first.reads.values()),
             is_tempered=first.name not in self.runs.values,
+            switched=None if plate else self._find_switched(first, scopes),
         )
+
+    def _find_switched(self, term: LoneTerm, scopes: Sequence[Scope]) -> Switched | None:
+        """Return how alike terms depend on the variables, if that is by yes or no alone.
+
+        Only where it pays: one scope, listed values, and more of them than there are settings.
+        """
+        kinds = [self.kinds[variable] for variable in scopes[0]]
+        num_values = math.prod(variable.num_values for variable, _ in kinds)
+        graph = self.runs.graph
+        num_terms = len(scopes) * graph.avals[self.runs.terms[term.name]].size
+        if (
+            len(set(scopes)) > 1
+            or num_terms < MIN_SWITCHED
+            or num_values * num_terms > MAX_SWITCHED
+        ):
+            return None
+        if any(not values for _, (values, _) in kinds):
+            return None
+        sites = {number: self.runs.values[site] for number, site in term.reads.items()}
+        avals = {n: graph.avals[value] for n, value in [*sites.items(), *term.constants.items()]}
+        deciders = [number for number, site in term.reads.items() if site in self.variables]
+        switched = find_switches(term.fragment, avals, deciders, term.constants)
+        is_worth = switched is not None and num_values >= 2 * len(switched.settings)
+        return switched if is_worth else None

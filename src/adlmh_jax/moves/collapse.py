@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from adlmh_jax.graph import Stack, Table, take
+from adlmh_jax.graph import Stack, Table, map_last, take
 from adlmh_jax.moves.branch import Branch
 from adlmh_jax.moves.factors import (
     Candidates,
@@ -31,6 +32,8 @@ from adlmh_jax.moves.factors import (
 from adlmh_jax.moves.metropolis import Accept, log_q_ratio, propose, to_uniform
 from adlmh_jax.moves.scope import Before, Moved, Scope, compare
 from adlmh_jax.types import Array
+
+Pair = tuple[Array, Array]  # at the old and at the new value of the moved site
 
 
 class Decided(NamedTuple):
@@ -67,15 +70,18 @@ class Tables(NamedTuple):
     candidates: Sequence["Tried"]
     log_terms: Sequence[Array]
     beta: Array | float
+    zero: Array
 
     def make(self, known: Mapping[int, Any], only_moved: bool = False) -> list[Table]:
         """Return tables at known values of all else; if asked, only those that it changes."""
         values = [tried.values for tried in self.candidates]
-        return [
+        made = [
             self._temper(factor, factor.tabulate(known, values, terms))
             for factor, terms in zip(self.joint.factors, self.log_terms, strict=True)
             if factor.is_moved or not only_moved
         ]
+        computed = _compute_once([table.log_weights for table in made], self.zero)
+        return [Table(table.scopes, weights) for table, weights in zip(made, computed, strict=True)]
 
     def _temper(self, factor: Factor, table: Table) -> Table:
         weights = table.log_weights
@@ -98,6 +104,7 @@ def collapse(
     scope: Scope,
     words: Array,
     accept: Accept,
+    zero: Array,
 ) -> Moved:
     """Move a site with others summed out, and draw those anew."""
     joint = _joint(branch)
@@ -109,9 +116,9 @@ def collapse(
         _candidates(variable, old, place)
         for variable, place in zip(joint.variables, places, strict=True)
     ]
-    tables = Tables(joint, candidates, factor_terms, scope.pace.beta)
+    tables = Tables(joint, candidates, factor_terms, scope.pace.beta, zero)
     if joint.has_mover:
-        decided = _move(branch, old, scope, tables, plain_terms, accept)
+        decided = _move(branch, old, scope, tables, plain_terms, accept, zero)
     else:
         decided = _stay(old, tables)
     drawn = joint.elimination.draw(decided.memory, uniforms)
@@ -138,9 +145,13 @@ def _move(
     tables: Tables,
     plain_terms: Sequence[Array],
     accept: Accept,
+    zero: Array,
 ) -> Decided:
     """Propose new values of what moves, and accept or reject them."""
-    new, proposed, given_ratio = propose(branch, old, scope)
+    _, *made = propose(branch, old, scope)
+    proposed, given_ratio = _compute_once(made, zero)
+    own = [read.number for read in branch.reads[: len(proposed)]]
+    new = {**old, **dict(zip(own, proposed, strict=True))}
     log_terms = branch.score.run(new)
     log_p_ratio = compare(scope, log_terms, plain_terms)
     log_q = log_q_ratio(branch, given_ratio, old, new, plain_terms, log_terms)
@@ -150,8 +161,7 @@ def _move(
     log_ratio = log_p_ratio + scope.of_moved(log_q) + log_z_ratio
     is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
-    is_accepted = accept(scope, log_ratio, log_terms, plain_terms)
-    own = [read.number for read in branch.reads[: len(proposed)]]
+    is_accepted = _compute_once(accept(scope, log_ratio, log_terms, plain_terms), zero)
     values = scope.choose_values(is_accepted, proposed, [old[number] for number in own])
     return Decided(
         known={**old, **dict(zip(own, values, strict=True))},
@@ -162,6 +172,19 @@ def _move(
         is_invalid=is_invalid | _has_holes([*before, *after]),
         log_ratio=log_ratio,
     )
+
+
+def _compute_once(values: Any, zero: Array) -> Any:
+    """Return values as they are; ``zero`` is 0, but XLA does not know.
+
+    XLA fuses what is computed for each chain with what uses it for each candidate, and computes it
+    anew for each of them. It does not see through a loop.
+    """
+
+    def never(_: Array, values: Any) -> Any:
+        return jax.tree.map(lambda x: ~x if x.dtype == bool else -x, values)
+
+    return lax.fori_loop(0, zero, never, values)
 
 
 def _stay(old: dict[int, Any], tables: Tables) -> Decided:
@@ -187,23 +210,33 @@ def _joint(branch: Branch) -> Joint:
 
 def _sum_both(
     tables: Tables, before: Sequence[Table], after: Sequence[Table]
-) -> tuple[list[Array], tuple[Array, ...]]:
-    """Sum at the old and at the new value of the moved site: results have an axis in front."""
+) -> tuple[list[Pair], tuple[Pair, ...]]:
+    """Sum at the old and at the new value of the moved site, both at once."""
     joint, anew = tables.joint, iter(after)
     is_moved = [factor.is_moved for factor in joint.factors]
-    weights = [
-        jnp.stack([table.log_weights, next(anew).log_weights]) if m else table.log_weights
+    both = [
+        jnp.stack([table.log_weights, next(anew).log_weights], axis=-1)
         for table, m in zip(before, is_moved, strict=True)
+        if m
     ]
 
-    def run(*weights: Array) -> tuple:
-        made = [Table(t.scopes, w) for t, w in zip(before, weights, strict=True)]
+    def run(both: Sequence[Array]) -> tuple:
+        weights = iter(both)
+        made = [
+            table._replace(log_weights=next(weights)) if m else table
+            for table, m in zip(before, is_moved, strict=True)
+        ]
         return joint.elimination.run(tables.complete(made))
 
-    return jax.vmap(run, [0 if m else None for m in is_moved])(*weights)
+    parts, memory = map_last(run)(both)
+    return [_pair(part) for part in parts], tuple(_pair(array) for array in memory)
 
 
-def _choose_memory(is_accepted: Array, memories: tuple[Array, ...]) -> tuple[Array, ...]:
+def _pair(array: Array) -> Pair:
+    return array[..., 0], array[..., 1]
+
+
+def _choose_memory(is_accepted: Array, memories: tuple[Pair, ...]) -> tuple[Array, ...]:
     """Return what the draw needs at the value that the moved site has now."""
     return tuple(jnp.where(is_accepted, memory[1], memory[0]) for memory in memories)
 

@@ -17,8 +17,10 @@ from adlmh_jax.graph import (
     Fragment,
     Scope,
     Stack,
+    Switched,
     Table,
     reduce_to_elements,
+    sum_where,
     take,
 )
 from adlmh_jax.types import Array
@@ -63,6 +65,8 @@ class Factor:
         Whether it depends on what is moved while others are summed out.
     is_tempered
         Whether its terms are of the data, not of the prior.
+    switched
+        How the terms depend on the summed variables, if that is by yes or no alone.
     """
 
     body: Fragment
@@ -74,6 +78,7 @@ class Factor:
     axes: tuple[int, ...]
     is_moved: bool
     is_tempered: bool
+    switched: Switched | None = None
 
     def run(self, known: Mapping[int, Any], values: Sequence[Array], is_own: Any = True) -> Array:
         """Compute the terms ``[number, *shape]`` at the values of the summed variables.
@@ -81,6 +86,16 @@ class Factor:
         Values are those of each position in the scope: ``[number, *plate]``, or one for all terms
         if ``is_own`` says so of its position.
         """
+        return self._map(lambda inputs: self.body.run(inputs)[0], known, values, is_own)
+
+    def _map(
+        self,
+        compute: Callable[[dict[int, Array]], Any],
+        known: Mapping[int, Any],
+        values: Sequence[Array],
+        is_own: Any,
+    ) -> Any:
+        """Compute something of the inputs of each term."""
         is_own = [is_own] * len(values) if isinstance(is_own, bool) else is_own
         operands, axes = [], []
         for source in self.sources:
@@ -89,8 +104,8 @@ class Factor:
             operands.append(jnp.asarray(table[source.number]))
             axes.append(0 if is_mapped else None)
 
-        def one(*operands: Array) -> Array:
-            return self.body.run(dict(zip(self.body_inputs, operands, strict=True)))[0]
+        def one(*operands: Array) -> Any:
+            return compute(dict(zip(self.body_inputs, operands, strict=True)))
 
         return jax.vmap(one, axes, axis_size=len(self.scopes))(*operands)
 
@@ -103,24 +118,42 @@ class Factor:
             for position in range(len(self.scopes[0]))
         ]
         is_own = [c.is_own for c in by_position]
+        first, *others = (c.values for c in by_position)
+        if self.switched:
+            return self._tabulate_switched(self.switched, known, [first, *others], old)
 
         def at(*values: Array) -> Array:
             terms = self.run(known, values, is_own) - old
             reduce = lambda term: reduce_to_elements(term, self.axes, self.plate)  # noqa: E731
             return jax.vmap(reduce)(terms)
 
-        tabulate: Callable[..., Array] = at
-        num_positions = len(by_position)
-        for position in reversed(range(1, num_positions)):
-            axes = [0 if i == position else None for i in range(num_positions)]
-            tabulate = jax.vmap(tabulate, axes)
-        first, *others = (c.values for c in by_position)
         size = math.prod(len(c.values) for c in by_position) * len(self.scopes)
         if size * math.prod(self.shape) <= MAX_AT_ONCE:
-            table = jax.vmap(tabulate, (0, *[None] * len(others)))(first, *others)
+            table = at_all(at, len(by_position))(first, *others)
         else:
-            table = lax.map(lambda value: tabulate(value, *others), first)
+            rest = at_all(at, len(by_position), num_fixed=1)
+            table = lax.map(lambda value: rest(value, *others), first)
         return Table(self.scopes, table)
+
+    def _tabulate_switched(
+        self, switched: Switched, known: Mapping[int, Any], values: Sequence[Array], old: Array
+    ) -> Table:
+        """Compute the terms for yes and for no, and add up which of them each value asks for."""
+        anything = [candidates[0] for candidates in values]  # the terms are not computed from it
+        terms = [
+            self._map(lambda inputs: switched.run(inputs, setting), known, anything, False) - old  # noqa: B023
+            for setting in switched.settings
+        ]
+
+        def find_settings(inputs: dict[int, Array]) -> list[Array]:
+            return switched.find_settings(inputs, self.shape)
+
+        def at(*values: Array) -> list[Array]:
+            return [array.reshape(-1) for array in self._map(find_settings, known, values, False)]
+
+        are_set = at_all(at, len(values))(*values)
+        table = sum_where(are_set, [term.reshape(-1) for term in terms])
+        return Table(self.scopes[:1], table[..., None])
 
     def signature(self) -> Hashable:
         """Return what tells this computation from others."""
@@ -134,7 +167,16 @@ class Factor:
             self.axes,
             self.is_moved,
             self.is_tempered,
+            self.switched is None,
         )
+
+
+def at_all(function: Callable[..., Any], num_arguments: int, num_fixed: int = 0) -> Callable:
+    """Return a function at all combinations of its arguments' rows: an axis for each of them."""
+    for position in reversed(range(num_fixed, num_arguments)):
+        axes = [0 if i == position else None for i in range(num_arguments)]
+        function = jax.vmap(function, axes)
+    return function
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def move_one(
         else SingleElement(branch, words, element, pace)
     )
     if branch.joint:
-        return collapse(branch, known, before, scope, words, accept)
+        return collapse(branch, known, before, scope, words, accept, jnp.minimum(element, 0))
     if branch.variant.candidates:
         return gibbs(branch, known, before, scope)
     return metropolis(branch, known, before, scope, accept)
