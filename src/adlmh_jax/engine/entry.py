@@ -1,6 +1,6 @@
 """An entry as its branch finds it: what it reads, moves and writes in the chains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -178,7 +178,9 @@ class EntryView:
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
 
-        moved = map_last(move_chain)(words, before)
+        # Tables of summed choices are small for each of many chains; single moves fuse either way.
+        many = map_last if self.branch.joint else _map_chains
+        moved = many(move_chain)(words, before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
 
     def locate(self, chains: Chains) -> Array:
@@ -192,7 +194,7 @@ class EntryView:
             known = zip((read.number for read in branch.reads), reads, strict=True)
             return walk.locate({**self.constants, **dict(known)})
 
-        return jax.vmap(locate_chain, in_axes=-1, out_axes=-1)(reads)
+        return _map_chains(locate_chain)(reads)
 
     def observe(self, info: StepInfo, moved: Moved, before: Before) -> StepInfo:
         """Return which chains moved, and which outputs changed in those that are logged."""
@@ -238,8 +240,12 @@ class EntryView:
             return value, branch.score.run(known), branch.outputs.run(known)
 
         before = self.read(chains)
-        value, terms, outputs = jax.vmap(draw_one, in_axes=-1, out_axes=-1)(words, before.reads)
+        value, terms, outputs = _map_chains(draw_one)(words, before.reads)
         return self.write(chains, [value], terms, outputs)
+
+
+def _map_chains(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.vmap(function, in_axes=-1, out_axes=-1)
 
 
 def _places(

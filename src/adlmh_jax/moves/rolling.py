@@ -5,7 +5,7 @@ transitions touches all of them. Scored one by one they would be hundreds of sma
 *run* they are one array: consecutive rows of terms, computed from consecutive rows of sites.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Operation, Slot, are_equal, stack
+from adlmh_jax.model import Traced
 
 MIN_RUN = 4  # fewer terms are as quick one by one
 
@@ -147,6 +148,18 @@ class RunFinder:
 
         same_code = first.fragment.signature() == second.fragment.signature()
         return same_code and shapes(first) == shapes(second)
+
+
+def run_finder(traced: Traced, layouts: tuple[Layout, Layout], moved: Collection[str]) -> RunFinder:
+    """Return what finds runs among the terms of a model, whose sites and terms live in layouts."""
+    return RunFinder(
+        graph=traced.graph,
+        values=traced.values,
+        terms=traced.terms,
+        latent_layout=layouts[0],
+        term_layout=layouts[1],
+        moved=frozenset(moved),
+    )
 
 
 def join_runs(
