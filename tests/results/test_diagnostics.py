@@ -12,8 +12,9 @@ import pytest
 import adlmh_jax as adlmh
 from adlmh_jax.results.diagnose import connected_groups, measure
 from adlmh_jax.results.mixing import measure_mixing
+from adlmh_jax.results.rules import judge_components, judge_mixing
 from adlmh_jax.results.tables import summarise_outputs
-from adlmh_jax.results.verdict import Verdict, judge_components, judge_mixing
+from adlmh_jax.results.verdict import Verdict
 
 CONVERGED, CANNOT_TELL, NOT_CONVERGED = Verdict
 

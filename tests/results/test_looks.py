@@ -11,8 +11,9 @@ import pytest
 
 import adlmh_jax as adlmh
 from adlmh_jax.results.advice import Ending, advise, find_pairs
+from adlmh_jax.results.rules import judge_mixing, round_up
 from adlmh_jax.results.tables import MAX_ROWS, NOTE, Table
-from adlmh_jax.results.verdict import LONGER, Diagnosis, OutputVerdict, judge_mixing, round_up
+from adlmh_jax.results.verdict import LONGER, Diagnosis, OutputVerdict
 
 SIZES = {"num_chains": 64, "num_warmup": 100, "num_samples": 200, "progress": False}
 

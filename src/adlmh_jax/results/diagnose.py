@@ -10,18 +10,16 @@ import numpy as np
 from adlmh_jax.model import Program, element_names
 from adlmh_jax.results.advice import Ending, advise
 from adlmh_jax.results.mixing import Mixing, measure_mixing
-from adlmh_jax.results.scalars import scalars
-from adlmh_jax.results.verdict import (
+from adlmh_jax.results.rules import (
     ARRIVED,
     MIN_CHAINS,
     UNMOVED,
-    Diagnosis,
-    Finding,
-    OutputVerdict,
     judge_components,
     judge_mixing,
     judge_stuck,
 )
+from adlmh_jax.results.scalars import scalars
+from adlmh_jax.results.verdict import Diagnosis, Finding, OutputVerdict
 
 MIN_THINNED = 50  # draws of a chain that thinning leaves
 
@@ -134,6 +132,15 @@ def diagnose_run(
         sites = [site for site, group in groups.items() if group in concerned]
         advice = advise(program, ending(acceptance), sites)
     return Diagnosis(tuple(judged), acceptance, advice)
+
+
+def diagnose_draws(mixing: Mapping[str, Mixing], num_chains: int, num_draws: int) -> Diagnosis:
+    """Judge scalars by their draws alone, where nothing is known of what was moved."""
+    judged = [
+        OutputVerdict(name, tuple(judge_mixing(m, num_chains, num_draws)), m)
+        for name, m in mixing.items()
+    ]
+    return Diagnosis(tuple(judged), {})
 
 
 def _judge_of_groups(

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adlmh_jax.results import html
-from adlmh_jax.results.diagnose import measure
+from adlmh_jax.results.diagnose import diagnose_draws, measure
 from adlmh_jax.results.mixing import Mixing
 from adlmh_jax.results.overview import plot_overview
 from adlmh_jax.results.plots import pyplot
 from adlmh_jax.results.schedule import ScheduleReport
-from adlmh_jax.results.verdict import Verdict, diagnose_draws, html_of
+from adlmh_jax.results.verdict import Verdict, html_of
 from adlmh_jax.store import save_text
 
 QUANTILES = (0.05, 0.5, 0.95)
