@@ -106,9 +106,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"adlmh_jax {VERSION} ({versions})")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    one = commands.add_parser("demo", help="LMH and AdLMH on a hidden Markov model")
-    one.add_argument("--restarts", type=int, default=25, help="runs of each method (25)")
-    one.add_argument("--steps", type=int, default=100_000, help="steps of each run (100000)")
+    one = commands.add_parser("demo", help="three schedules on a hidden Markov model")
+    one.add_argument("--restarts", type=int, default=4, help="superchains of each schedule (4)")
+    one.add_argument("--steps", type=int, default=50_000, help="steps after warm-up (50000)")
     one.add_argument("--out", type=Path, default=Path("adlmh-demo"), help="directory to write")
     one.set_defaults(command=_demo)
 

@@ -93,7 +93,8 @@ def sample(
         What you want to know: site names, ``"return"``, or a function of the dict of values. The
         schedule favours the components that move them. None: every latent and deterministic site.
     schedule
-        ``ucb()`` is AdLMH, ``uniform()`` is LMH.
+        ``ucb()`` is AdLMH, ``uniform()`` is LMH; ``influence()`` learns what drives the outputs:
+        see ``docs/schedules.md``.
     proposals
         ``"prior"``: the paper's. ``"auto"``: Gibbs steps where the support is finite and small,
         else walks mixed with prior draws. Or a dict from site names or globs to `prior`, `gibbs`,

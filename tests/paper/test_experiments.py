@@ -292,8 +292,8 @@ def check_demo(directory, restarts, steps, seed):
     lines = []
     path = demo(directory, restarts, steps, seed, say=lines.append, progress=False)
     text = "\n".join(lines)
-    assert re.search(rf"{steps:,} +0\.\d{{4}} +0\.\d{{4}}", text)
-    assert "AdLMH selected most often" in text
+    assert re.search(rf"{steps:,} +0\.\d{{4}} +0\.\d{{4}} +0\.\d{{4}}", text)
+    assert "influence selects most often" in text
     names = [file.name for file in sorted(directory.iterdir())]
     assert names == [path.name, "adlmh-demo.svg"] == ["adlmh-demo.png", "adlmh-demo.svg"]
 

@@ -41,12 +41,20 @@ def estimate_costs(kernel: Kernel, data: KernelData, chains: Chains) -> Array:
     steps = jax.eval_shape(lambda: first_steps(kernel))
 
     def work_of(index: int) -> float:
-        variant, entry = (jnp.int32(numbers[0]) for numbers in np.nonzero(group_of == index))
+        variant, entry = (np.int32(numbers[0]) for numbers in np.nonzero(group_of == index))
 
-        def move(chains: Chains, words: Array, steps: Steps) -> Chains:
-            return view_entry(kernel, data, index, entry, variant).move(words, chains, steps)[0]
+        def move(
+            data: KernelData,
+            place: tuple[Array, Array],
+            chains: Chains,
+            words: Array,
+            steps: Steps,
+        ) -> Chains:
+            return view_entry(kernel, data, index, *place).move(words, chains, steps)[0]
 
-        return count_operations(jax.make_jaxpr(move)(chains, words, steps).jaxpr)
+        # Everything is an argument: what is not would be computed, and compiled, at once.
+        traced = jax.make_jaxpr(move)(data, (entry, variant), chains, words, steps)
+        return count_operations(traced.jaxpr)
 
     work = np.array([work_of(index) for index in range(len(kernel.groups))])
     return as_array(1.0 + work[group_of].mean(axis=0) / STEP, float_type())

@@ -11,6 +11,7 @@ from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
+from adlmh_jax.engine import check_schedule
 from adlmh_jax.interop.binding import (
     AdLMHState,
     Binding,
@@ -236,6 +237,8 @@ class AdLMH(LMH):
         sites. None: every latent and deterministic site.
     exploration, joint_output
         As for `ucb`.
+    schedule
+        Another schedule than ``ucb(exploration, joint_output)``, such as ``influence()``.
     proposals, blocks
         As for `sample`.
     steps_per_iteration
@@ -276,6 +279,7 @@ class AdLMH(LMH):
         *,
         exploration: float = 0.5,
         joint_output: bool = False,
+        schedule: Schedule | None = None,
         proposals: str | Mapping[str, Any] = "auto",
         blocks: str = "auto",
         steps_per_iteration: int | None = None,
@@ -291,14 +295,13 @@ class AdLMH(LMH):
         )
         if adapt not in ("warmup", "always"):
             raise ValueError(f'`adapt` must be "warmup" or "always", got {adapt!r}.')
-        ucb(exploration, joint_output)  # refuses what makes no schedule
-        self._exploration = exploration
-        self._joint_output = joint_output
+        self._given_schedule = ucb(exploration, joint_output) if schedule is None else schedule
+        check_schedule(self._given_schedule)
         self._epoch = epoch
         self._always_adapts = adapt == "always"
 
     def _schedule(self) -> Schedule:
-        return ucb(self._exploration, self._joint_output)
+        return self._given_schedule
 
 
 def _unbatched(array: Array, is_single: bool) -> Array:

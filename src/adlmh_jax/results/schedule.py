@@ -73,8 +73,9 @@ class ScheduleReport(NamedTuple):
     def influence(self) -> np.ndarray | None:
         """What each entry explains of each output, ``[superchain, entry, output]``.
 
-        It is the share of the output's variance, 0 where it cannot be told from noise. Of more than
-        16 outputs there is only the mean. None for a schedule that does not ask.
+        It is the share of the output's variance, 0 where it cannot be told from noise; what several
+        components explain is added up, and may be more than 1. Of more than 16 outputs there is
+        only the mean. None for a schedule that does not ask.
         """
         return self.learned.get("influence")
 

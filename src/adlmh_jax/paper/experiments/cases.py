@@ -8,7 +8,7 @@ from typing import Any
 
 from adlmh_jax.paper import zoo
 from adlmh_jax.paper.experiments.budget import FAST_EPOCH
-from adlmh_jax.schedules import Schedule, ucb, uniform
+from adlmh_jax.schedules import Schedule, influence, ucb, uniform
 
 PAPER_OPTIONS = {"proposals": "prior", "blocks": "never"}
 AUTO = {"proposals": "auto", "blocks": "auto"}
@@ -42,6 +42,7 @@ class Method:
 
 LMH = Method("lmh", "LMH", uniform())
 ADLMH = Method("adlmh", "AdLMH", ucb())
+INFLUENCE = Method("influence", "influence", influence(per="step"))
 PAPER_METHODS = (LMH, ADLMH)
 
 # What else is compared with LMH; the paper has C = 0.5 and adapts at every step.

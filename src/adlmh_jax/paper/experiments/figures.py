@@ -1,6 +1,7 @@
 """The paper's figures, from results on disk."""
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,26 @@ def _add_bars(ax: Any, lab: Lab, case: Case) -> None:
         plot_schedule(report, pair)
         pair[0].set_title(f"Unit rewards, {steps:,} steps", loc="left")
         pair[1].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), **SMALL_LEGEND)
+
+
+def add_weights(ax: Any, weights: dict[str, np.ndarray], names: Sequence[str]) -> None:
+    """Put the selection probabilities of several schedules beside the curves, one below another."""
+    figure = ax.figure
+    figure.set_size_inches(11.0, 1.0 + 1.7 * len(weights))
+    grid = figure.add_gridspec(len(weights), 2, width_ratios=(1.2, 1.0))
+    ax.set_subplotspec(grid[:, 0])
+    highest = max(alpha.max() for alpha in weights.values())
+    for row, (label, alpha) in enumerate(weights.items()):
+        panel = figure.add_subplot(grid[row, 1])
+        panel.bar(np.arange(len(names)), alpha, color="0.25")
+        panel.set_ylim(0.0, 1.05 * highest)
+        panel.set_title(
+            f"{label}: how often each choice is selected", loc="left", fontsize="medium"
+        )
+        is_last = row == len(weights) - 1
+        panel.set_xticks(range(len(names)), names if is_last else [], rotation=90, fontsize="small")
+        for side in ("top", "right"):
+            panel.spines[side].set_visible(False)
 
 
 def _add_windows(ax: Any, problem: Problem, results: dict[str, Arrays]) -> None:
