@@ -135,7 +135,8 @@ def prepare(discrete: DiscreteProgram, proposals="prior", blocks="never", beta=1
     def score(position):
         total, trace = log_density(model, (), {}, position)
         prior = sum(_log_prior_term(trace[name]) for name in position)
-        return prior + beta * (total - prior), _is_supported(discrete.model, position)
+        tempered = total if beta == 1.0 else prior + beta * (total - prior)
+        return tempered, _is_supported(discrete.model, position)
 
     log_densities, is_inside = map(np.asarray, score(positions))
     states = [

@@ -35,7 +35,12 @@ AGAIN = """
         (0, {"schedule": adlmh.ucb(exploration=0.7)}),
     ]:
         again = adlmh.sample(
-            seed, model, (readings + seed,), outputs=["rate"], progress=False, **settings
+            seed,
+            model,
+            (readings + seed,),
+            outputs=["rate", "photons"],
+            progress=False,
+            **settings,
         )
         again.summary()
     print(json.dumps([first, compiled]))

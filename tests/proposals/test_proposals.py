@@ -263,7 +263,8 @@ def test_block_moves_each_element_by_its_own_kernel(kind, monkeypatch):
 def test_values_and_decisions_of_a_block_have_words_of_their_own():
     exact = prepare(PLATE, {"*": adlmh.gibbs()}, blocks="auto")
     branch = exact.kernel.groups[-1].branch
-    scope = SCOPE.Block(branch, jnp.arange(branch.num_words, dtype=jnp.uint32))
+    words = jnp.arange(branch.num_words, dtype=jnp.uint32)
+    scope = SCOPE.Block(branch, words, SCOPE.Pace(jnp.ones(())))
     assert not np.any(scope.value_words() == scope.accept_words())
 
 

@@ -55,34 +55,42 @@ def plan(model, proposals="auto", blocks="auto", **options):
 
 
 def movers(planned):
-    return {joint.mover: joint.summed for joint in planned.joint}
+    return {joint.movers: joint.summed for joint in planned.joint}
 
 
 def test_assignments_are_summed_out():
     planned = plan(mixture)
-    assert movers(planned) == {"share": ("kind",), "mean": ("kind",)}
+    assert movers(planned) == {("share", "mean"): ("kind",)}
     assert planned.sites["kind"].is_block
-    words = planned.describe()
-    assert words["mean"] == "random_walk() | prior(); moves with `kind` summed out"
+    words = planned.describe()["mean"]
+    assert words == (
+        "random_walk() | prior(); moves at once with `share`, `mean`, `kind` summed out"
+    )
 
 
 def test_states_are_drawn_at_once_and_summed_out():
     planned = plan(hidden_chain)
     states = tuple(f"state_{t}" for t in range(6))
-    assert movers(planned) == {"": states, "rate": states}
+    assert movers(planned) == {(): states, ("rate",): states}
     assert not planned.sites["state_3"].variants
     assert planned.describe()["state_3"] == "drawn with `state_0`, …, `state_5`"
 
 
 def test_counts_have_windows():
-    planned = plan(abundance)
-    assert movers(planned) == {"rate": ("number",), "seen": ("number",)}
+    planned = plan(abundance, held=["seen"])
+    assert movers(planned) == {("rate",): ("number",)}
     assert planned.joint[0].windows == (16,)
+
+
+def test_counts_go_along_with_a_walk():
+    planned = plan(abundance)
+    assert movers(planned) == {("rate", "seen"): ()}
+    assert planned.joint[0].riders == ("number",)
 
 
 def test_elements_that_meet_one_to_one_move_as_a_block():
     (joint,) = plan(local_rates).joint
-    assert joint.mover == "rate" and joint.is_block
+    assert joint.movers == ("rate",) and joint.is_block
 
 
 @pytest.mark.parametrize(
@@ -95,12 +103,13 @@ def test_nothing_is_summed_out_unless_wanted(proposals, blocks):
 
 def test_sites_that_the_user_chose_for_are_left_alone():
     planned = plan(mixture, {"kind": adlmh.prior()})
-    assert planned.joint == ()
+    assert movers(planned) == {("share", "mean"): ()}
+    assert plan(mixture, {"*": adlmh.prior()}).joint == ()
 
 
 def test_held_sites_are_not_summed_out():
-    assert plan(mixture, held=["kind"]).joint == ()
-    assert movers(plan(mixture, held=["mean"])) == {"share": ("kind",)}
+    assert movers(plan(mixture, held=["kind"])) == {("share", "mean"): ()}
+    assert movers(plan(mixture, held=["mean"])) == {("share",): ("kind",)}
 
 
 def test_dependent_supports_are_left_out():
@@ -110,7 +119,7 @@ def test_dependent_supports_are_left_out():
 def test_asked_for_moves_take_the_place_of_single_ones():
     planned = plan(mixture, {"mean": adlmh.collapse("kind")})
     assert not planned.sites["mean"].variants
-    assert movers(planned) == {"mean": ("kind",), "share": ("kind",)}
+    assert movers(planned) == {("mean",): ("kind",), ("share",): ("kind",)}
 
 
 @pytest.mark.parametrize(

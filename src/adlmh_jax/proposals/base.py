@@ -204,10 +204,10 @@ class JointPlan:
         """The plan for people."""
         names = shorten(self.summed)
         if self.movers:
-            words = ["moves"]
-            words += [f"at once with {shorten(self.moved)}"] if self.variants[0].is_walk else []
-            words += [f"with {names} summed out"] if names else []
-            return ", ".join(words) if len(words) > 2 else " ".join(words)
+            if not self.variants[0].is_walk:
+                return f"moves with {names} summed out"
+            together = f"moves at once with {shorten(self.moved)}"
+            return f"{together}, {names} summed out" if names else together
         return f"drawn with {names}" if len(self.summed) > 1 else f"drawn within {self.windows[0]}"
 
 
