@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adlmh_jax.engine import RunState
+from adlmh_jax.engine import RunState, to_host
 from adlmh_jax.model import Program
 from adlmh_jax.results import html
 from adlmh_jax.results.advice import Ending
@@ -128,9 +128,10 @@ class Result:
 
     def last_values(self) -> dict[str, np.ndarray]:
         """Return where the chains ended: the values of all latent sites, ``[chain, ...]``."""
+        latent = to_host(self.state.superchains.chains.latent)
         banks = {
-            bank: np.concatenate(np.asarray(rows)[: self.num_superchains], axis=-1)
-            for bank, rows in self.state.superchains.chains.latent.items()
+            bank: np.concatenate(rows[: self.num_superchains], axis=-1)
+            for bank, rows in latent.items()
         }
         values = self.program.latent_layout.unpack(banks)  # type: ignore[arg-type]
         return {name: np.asarray(value) for name, value in values.items()}

@@ -7,6 +7,7 @@ import numpy as np
 from adlmh_jax.model import Site, element_names
 
 MIN_DRAWS = 20  # of each chain, of which the later half is looked at
+MIN_GAP = 5.0  # nats between a straggler at its highest and the others at their lowest
 MAX_SCALARS = 3  # that are named
 
 
@@ -31,7 +32,7 @@ def find_stragglers(log_density: np.ndarray, superchain_of: np.ndarray) -> np.nd
     highest, lowest = late.max(axis=1), late.min(axis=1)
     for superchain in np.unique(superchain_of):
         own = superchain_of == superchain
-        is_behind[own] = highest[own] < np.median(lowest[own])
+        is_behind[own] = highest[own] + MIN_GAP < np.median(lowest[own])
     return is_behind
 
 
