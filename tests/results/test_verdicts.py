@@ -45,7 +45,8 @@ def ladder(power, num_rungs=1000):
 # The prior of the three variables is ten times as wide as their posterior.
 EASY_SETTINGS = {"three variables": {"thinning": 8, "num_warmup": 1000}}
 HARD = {
-    "kilpisjarvi": (kilpisjarvi, (), {}),
+    # Solved by default: here as it is without walks of several sites and the annealed start.
+    "kilpisjarvi": (kilpisjarvi, (), {"blocks": "never", "start": "prior"}),
     "ladder": (ladder, (2,), {}),
     "ladder, many long chains": (ladder, (2,), {"num_chains": 256, "num_samples": 2000}),
     "ladder, few chains": (ladder, (2,), {"num_chains": 4, "num_samples": 2000}),
