@@ -295,13 +295,15 @@ class AdLMH(LMH):
         )
         if adapt not in ("warmup", "always"):
             raise ValueError(f'`adapt` must be "warmup" or "always", got {adapt!r}.')
-        self._given_schedule = ucb(exploration, joint_output) if schedule is None else schedule
-        check_schedule(self._given_schedule)
+        # Made when it is needed: a schedule is functions, which cannot be pickled.
+        self._own_schedule = schedule
+        self._ucb_settings = (exploration, joint_output)
+        check_schedule(self._schedule())
         self._epoch = epoch
         self._always_adapts = adapt == "always"
 
     def _schedule(self) -> Schedule:
-        return self._given_schedule
+        return ucb(*self._ucb_settings) if self._own_schedule is None else self._own_schedule
 
 
 def _unbatched(array: Array, is_single: bool) -> Array:
