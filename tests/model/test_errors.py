@@ -399,7 +399,7 @@ def test_numpy_integers_are_whole_numbers(number):
 
 @pytest.mark.parametrize("schedule", [None, "ucb", 0.5, ("ucb",)])
 def test_wrong_schedule(refused, schedule):
-    pattern = r"`schedule` must be what `ucb\(\)` or `uniform\(\)` returns, got .* of type"
+    pattern = r"must be what `influence\(\)`, `ucb\(\)` or `uniform\(\)` returns, got .* of type"
     refused(TypeError, pattern, never_run, schedule=schedule)
 
 
