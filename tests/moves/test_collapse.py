@@ -252,7 +252,10 @@ def terms_counted_twice(patch):
 
     def split(program, plan):
         plain, factors = real(program, plan)
-        return [*plain, *(t for t in program.touches[plan.mover].terms if t in factors)], factors
+        return [
+            *plain,
+            *(t for t in program.touches[plan.movers[0]].terms if t in factors),
+        ], factors
 
     patch.setattr(joint, "_split_terms", split)
     patch.setattr(joint, "_check_proposal", lambda *others: None)
