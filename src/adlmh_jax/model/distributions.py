@@ -109,7 +109,7 @@ def mean_of(fn: Any, shape: tuple[int, ...]) -> Array | None:
     """Return the means of a site's elements; None if its distribution does not say."""
     try:
         return jnp.broadcast_to(fn.mean, shape)
-    except (AttributeError, NotImplementedError, ValueError):
+    except (AttributeError, NotImplementedError, ValueError):  # NumPyro has no formula for it
         return None
 
 
