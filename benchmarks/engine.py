@@ -12,6 +12,7 @@ from adlmh_jax.engine import (
     Keep,
     Phase,
     Run,
+    address,
     build_engine,
     choose_devices,
     first_beta,
@@ -20,8 +21,8 @@ from adlmh_jax.engine import (
     run_branch,
     run_chunk,
     share,
+    split,
     start_superchains,
-    superchain_keys,
     view_entry,
 )
 from adlmh_jax.moves import bind
@@ -62,16 +63,17 @@ class Bench:
         devices = choose_devices(None, num_superchains)
         num_superchains = devices.fill(num_superchains)
         key = make_key(0)
-        started = start_superchains(program, key, num_superchains, chains_each)
-        spec, data = self.engine.spec, self.engine.data
-        data = share(devices, data)
+        addresses = address([key], range(num_superchains))
+        started = start_superchains(program, addresses, chains_each)
+        spec = self.engine.spec
+        data = share(devices, split(self.engine.data, addresses.datasets))
         start = first_beta(started, is_annealed=False)
         self.state = place(devices, self.engine, data, started.chains, start)
         self.run = Run(
             spec=spec,
             data=data,
             devices=devices,
-            key_data=superchain_keys(key, num_superchains),
+            key_data=addresses.run_keys,
             max_rounds=1,
         )
         self.phase = Phase(as_array(is_adapting), as_array(0, np.int32), as_array(0, np.int32))

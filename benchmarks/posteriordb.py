@@ -103,6 +103,16 @@ def ark(data):
     numpyro.sample("y", dist.Normal(alpha + beta @ lagged, sigma), obs=jnp.array(y[order:]))
 
 
+def kilpisjarvi(data):
+    """Linear regression on the raw year: intercept and slope nearly determine each other."""
+    year, y = jnp.array(data["x"], float), jnp.array(data["y"])
+    alpha = numpyro.sample("alpha", dist.Normal(data["pmualpha"], data["psalpha"]))
+    beta = numpyro.sample("beta", dist.Normal(data["pmubeta"], data["psbeta"]))
+    # Flat in the reference, without an end; 15 posterior standard deviations are as good.
+    sigma = numpyro.sample("sigma", dist.Uniform(0.0, 2.749))
+    numpyro.sample("y", dist.Normal(alpha + beta * year, sigma), obs=y)
+
+
 # name: model, file of data and reference
 CASES = {
     "eight_schools": (eight_schools, "eight_schools"),
@@ -111,6 +121,7 @@ CASES = {
     "hmm_example_explicit": (hmm_explicit, "hmm_example"),
     "sblri": (sblri, "sblri"),
     "arK": (ark, "arK"),
+    "kilpisjarvi": (kilpisjarvi, "kilpisjarvi"),
 }
 
 

@@ -147,6 +147,74 @@ def test_run_takes_arguments_from_files(project, capsys, file):
     assert len(from_file.splitlines()) == 1 and "mean" in from_file
 
 
+@pytest.fixture
+def datasets(project):
+    """A directory of data sets in files of all kinds."""
+    (project / "all").mkdir()
+    (project / "all" / ".hidden").write_text("")
+    (project / "all" / "b.json").write_text(json.dumps({"y": [0.5, 1.5]}))
+    (project / "all" / "a.csv").write_text("y\n5\n7\n")
+    np.savez(project / "all" / "c.npz", y=np.array([-1.0, -2.0]))
+    (project / "common.json").write_text(json.dumps({"scale": 0.5}))
+    return project / "all"
+
+
+def test_run_with_data_sets(datasets, capsys):
+    files = ["--out", "draws.nc", "--summary", "summary.json"]
+    command = ["run", "my_models.py:model", "--datasets", "all", "--args", "common.json"]
+    code = main([*command, *SIZES, *files])
+    printed = capsys.readouterr().out
+    told = json.loads(Path("summary.json").read_text())
+    assert code == 3 and "Of 3 data sets 3 have not converged, or have too few" in printed
+    assert list(told["datasets"]) == ["a", "b", "c"]
+    import xarray
+
+    with xarray.open_dataset("draws.nc", group="posterior") as posterior:
+        assert posterior["mean"].shape == (3, 8, 30)
+        assert (
+            posterior["mean"].sel(dataset="a").mean()
+            > 2
+            > posterior["mean"].sel(dataset="b").mean()
+        )
+    for name, one in told["datasets"].items():
+        assert f"{one['table']['mean']['mean']:.2f}"[:3] in printed, name
+    assert main(["report", "draws.nc"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "words"),
+    [
+        (None, [], r"`--datasets` is a directory of files, and `all` is none"),
+        ({}, [], "The directory `all` is empty"),
+        ({"readme.txt": "x"}, [], "`all/readme.txt` is no data set"),
+        ({"a.json": '{"z": 1}'}, [], "The arguments in `all/a.json` do not fit the model"),
+        (
+            {"a.json": '{"y": [1]}', "b.json": '{"y": [1, 2]}'},
+            [],
+            "`y` of data set `b` has shape (2,) and dtype int32, that of data set `a`",
+        ),
+        (
+            {"a.json": '{"y": [1]}'},
+            ["--args", "data.json"],
+            "`--args` and `all/a.json` both give `y`",
+        ),
+        ({"a.json": '{"y": [1]}'}, ["--report", "x.html"], "`--report` is a page of one run"),
+        (
+            {"a.json": '{"y": [1]}'},
+            ["--superchains", "0:1"],
+            "`--superchains` is a part of one run",
+        ),
+    ],
+)
+def test_wrong_data_sets(project, capsys, files, more, words):
+    if files is not None:
+        (project / "all").mkdir()
+        for name, text in files.items():
+            (project / "all" / name).write_text(text)
+    command = ["run", "my_models.py:model", "--datasets", "all", *SIZES, *more]
+    fails_with(capsys, command, words)
+
+
 def test_a_file_whose_name_a_module_has(project):
     (project / "json.py").write_text(MODEL)
     assert find_model(str(project / "json.py") + ":model").__module__ == "model file json"

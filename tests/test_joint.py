@@ -16,9 +16,8 @@ import pytest
 from scipy import stats
 
 import adlmh_jax as adlmh
-from adlmh_jax.engine import step
+from adlmh_jax.engine import address, start_superchains, step
 from adlmh_jax.engine.entry import first_steps
-from adlmh_jax.engine.starting import start_chains
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel, name_entries
 from adlmh_jax.proposals import plan_sites
@@ -49,7 +48,8 @@ def run(proposals, blocks):
     plan = plan_sites(program, proposals, blocks, held=["y"])
     kernel, data = build_kernel(program, plan)
     entries = [e for e, (site, _) in enumerate(name_entries(program, plan)) if site != "y"]
-    before = start_chains(program, jax.random.key(1), NUM_CHAINS).chains
+    started = start_superchains(program, address([jax.random.key(1)], [0]), NUM_CHAINS)
+    before = jax.tree.map(lambda leaf: leaf[0], started.chains)
     steps = first_steps(kernel)._replace(scales=jnp.full(kernel.num_slots, 0.7))
 
     @jax.jit

@@ -11,7 +11,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Lowest first. Packages of one rank do not import each other.
 ORDER = [
-    ["types", "version"],
+    ["types", "version", "warning"],
     ["graph"],
     ["statistics"],
     ["model"],
@@ -20,7 +20,10 @@ ORDER = [
     ["engine"],
     ["store"],
     ["results"],
+    ["executing", "session"],
     ["sampling"],
+    ["many"],
+    ["calibrating"],
     ["interop"],
     ["paper"],
     ["cli"],

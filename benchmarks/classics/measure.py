@@ -79,7 +79,7 @@ def compare(row, truth):
     return {"z": z, "sd_ratio": sd_ratio, "ess": ess, **judge(z, sd_ratio, ess, truth.kurtosis)}
 
 
-def judge(z, sd_ratio, ess, kurtosis):
+def judge(z, sd_ratio, ess, kurtosis, max_sd_error=MAX_SD_ERROR):
     """Return whether an answer is wrong.
 
     The sd of few effective draws may be off by more than the limit, and yet not wrong. Its
@@ -87,7 +87,7 @@ def judge(z, sd_ratio, ess, kurtosis):
     large where a single chain of 256 is lost, which is what must be seen.
     """
     sd_z = _ratio(abs(sd_ratio - 1), 0.5 * np.sqrt((kurtosis - 1) / ess) if ess > 0 else 0.0)
-    is_sd_wrong = abs(sd_ratio - 1) > MAX_SD_ERROR and sd_z > MAX_Z
+    is_sd_wrong = abs(sd_ratio - 1) > max_sd_error and sd_z > MAX_Z
     return {"sd_z": sd_z, "is_wrong": bool(z > MAX_Z or is_sd_wrong)}
 
 

@@ -1,4 +1,4 @@
-"""The command line: `adlmh demo`, `adlmh reproduce`, `adlmh run`, `adlmh report`."""
+"""The command line: `adlmh demo`, `reproduce`, `run`, `report`, `merge`."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import jax
 
-from adlmh_jax.interop import Files, run_model
+from adlmh_jax.interop import Files, doubtful_names, headline, run_datasets, run_model
 from adlmh_jax.paper.experiments import (
     CASE_NAMES,
     Budget,
@@ -23,7 +23,7 @@ from adlmh_jax.paper.experiments import (
     summary_table,
 )
 from adlmh_jax.results import ConvergenceWarning, Result, read_record, write_report
-from adlmh_jax.store import StoreError, make_directory
+from adlmh_jax.store import StoreError, make_directory, merge
 from adlmh_jax.version import VERSION
 
 USAGE_ERROR = 2  # exit code of wrong arguments, as argparse has it
@@ -129,6 +129,11 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, default=Path("report.html"), help="file to write")
     one.set_defaults(command=_report)
 
+    one = commands.add_parser("merge", help="stored parts of a run, put together as one")
+    one.add_argument("parts", nargs="+", type=Path, help="directories of --superchains --store")
+    one.add_argument("--into", type=Path, required=True, help="directory to write")
+    one.set_defaults(command=_merge)
+
     for command in commands.choices.values():
         command.add_argument(
             "--seed", type=int, default=0, help="random numbers follow from it (0)"
@@ -152,8 +157,24 @@ def _add_run(commands: Any) -> None:
     one.add_argument(
         "--args", type=Path, help="the model's arguments: a .json, .npz or .csv file (by column)"
     )
+    one.add_argument(
+        "--datasets",
+        type=Path,
+        metavar="DIR",
+        help="sample the model for each data set in a directory: files as for --args, whose "
+        "arguments are then common to all",
+    )
     one.add_argument("--outputs", help="sites to predict, with commas between (all)")
-    one.add_argument("--chains", type=int, default=256, help="number of chains (256)")
+    one.add_argument(
+        "--chains", type=int, help="number of chains (256; with --datasets 64 for each)"
+    )
+    one.add_argument("--num-superchains", type=int, help="superchains of the whole run (4 or more)")
+    one.add_argument(
+        "--superchains",
+        type=read_range,
+        metavar="A:B",
+        help="run only superchains A to B - 1; `adlmh merge` puts stored parts together",
+    )
     one.add_argument("--warmup", type=int, default=1000, help="draws before sampling (1000)")
     one.add_argument("--samples", type=int, default=1000, help="draws of each chain (1000)")
     one.add_argument("--float64", action="store_true", help="compute in double precision")
@@ -218,19 +239,30 @@ def _run(options: argparse.Namespace) -> int:
     if options.float64:
         jax.config.update("jax_enable_x64", True)
     files = Files(draws=options.out, summary=options.summary, report=options.report)
+    outputs = options.outputs.split(",") if options.outputs else None
+    settings = {
+        "num_superchains": options.num_superchains,
+        "num_warmup": options.warmup,
+        "num_samples": options.samples,
+        "store": options.store,
+        "resume": options.resume,
+        "progress": not (options.no_progress or options.quiet),
+    }
+    if options.chains is not None:
+        settings["num_chains"] = options.chains
+    named = zip(("Draws", "Summary", "Report", "Store"), (*files, options.store), strict=True)
+    written = [f"{name}: {path}" for name, path in named if path is not None]
+    if options.datasets is not None:
+        return _run_datasets(options, files, outputs, settings, written)
     result: Result = checked(
         run_model,
         options.model,
         options.args,
-        options.outputs.split(",") if options.outputs else None,
+        outputs,
         files,
         options.seed,
-        num_chains=options.chains,
-        num_warmup=options.warmup,
-        num_samples=options.samples,
-        store=options.store,
-        resume=options.resume,
-        progress=not (options.no_progress or options.quiet),
+        superchains=options.superchains,
+        **settings,
     )
     diagnosis = result.diagnose()
     if options.quiet:
@@ -240,10 +272,52 @@ def _run(options: argparse.Namespace) -> int:
             moves = "\n".join(f"{site}: {text}" for site, text in result.proposals.items())
             print(result.program, "Moves", moves, result.summary(by="site"), sep="\n\n", end="\n\n")
         print(result.summary(), diagnosis, sep="\n\n")
-        named = zip(("Draws", "Summary", "Report", "Store"), (*files, options.store), strict=True)
-        written = [f"{name}: {path}" for name, path in named if path is not None]
         print(*written, sep="\n", end="\n" * bool(written))
     return 0 if diagnosis.is_converged else NOT_CONVERGED
+
+
+def _run_datasets(
+    options: argparse.Namespace,
+    files: Files,
+    outputs: list[str] | None,
+    settings: dict[str, Any],
+    written: list[str],
+) -> int:
+    """Sample a model for each data set in a directory."""
+    if options.superchains is not None:
+        raise UsageError("`--superchains` is a part of one run: leave it out, or `--datasets`.")
+    results = checked(
+        run_datasets,
+        options.model,
+        options.datasets,
+        options.args,
+        outputs,
+        files,
+        options.seed,
+        **settings,
+    )
+    if not options.quiet:
+        if options.verbose:
+            moves = "\n".join(f"{site}: {text}" for site, text in results[0].proposals.items())
+            print(results.engine.program, "Moves", moves, sep="\n\n", end="\n\n")
+        print(results.summary(), end="\n\n")
+    print(headline(results))
+    if not options.quiet:
+        print(*written, sep="\n", end="\n" * bool(written))
+    return NOT_CONVERGED if doubtful_names(results) else 0
+
+
+def read_range(text: str) -> range:
+    """Return a range that is written as ``8:16``."""
+    first, _, last = text.partition(":")
+    try:
+        return range(int(first), int(last))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be written as 8:16, got {text!r}") from None
+
+
+def _merge(options: argparse.Namespace) -> None:
+    print(f"Store: {checked(merge, options.parts, options.into)}")
 
 
 def _report(options: argparse.Namespace) -> None:

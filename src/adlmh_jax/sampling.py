@@ -1,57 +1,37 @@
 """`sample`: from a model to a `Result`."""
 
-import dataclasses
+import contextlib
 import functools
+import tempfile
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import numpy as np
 
 from adlmh_jax.engine import (
+    Addresses,
     Done,
-    Draws,
     Engine,
-    Host,
-    InterruptedWarning,
-    Kept,
-    Meter,
-    Resumption,
-    Run,
     RunConfig,
-    RunState,
+    address,
     build_engine,
-    can_anneal,
     check_memory,
     check_schedule,
-    choose_devices,
     choose_names,
-    copy_state,
     find_rows,
-    first_beta,
     make_key,
-    make_meter,
-    max_chunk_rounds,
-    name_draws,
-    place,
-    run_phases,
     seed_of,
-    share,
-    start_superchains,
-    superchain_keys,
-    watch_signals,
 )
+from adlmh_jax.executing import run_in_shares
 from adlmh_jax.model import Outputs, Program, compile_model
 from adlmh_jax.proposals import foresee_functions
-from adlmh_jax.results import ConvergenceWarning, Result, collect
+from adlmh_jax.results import Result, collect
 from adlmh_jax.schedules import Schedule, ucb
-from adlmh_jax.store import Directory, Nowhere, Store, run_settings
-from adlmh_jax.types import Chains, Key, Model
+from adlmh_jax.session import Wish, check_resume, run_engine
+from adlmh_jax.types import Key, Model
 
 
 def sample(
@@ -77,6 +57,9 @@ def sample(
     start_together: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
+    superchains: range | None = None,
+    executor: Any = None,
+    num_shares: int | None = None,
     devices: Sequence[Any] | None = None,
     progress: bool = True,
 ) -> Result:
@@ -137,6 +120,17 @@ def sample(
         on with the run that it holds, or begins it. The draws are those of an uninterrupted run.
         ``num_samples`` is then the number of draws **in total**, and may be larger than it was.
         See ``docs/storing.md``.
+    superchains
+        Run only these of the superchains, such as ``range(8, 16)``: the same, bit for bit, as in a
+        run of all. Parts that were stored, on whatever machines, are put together by `merge`.
+    executor
+        Run the superchains in shares, on the workers of anything with the ``submit`` of
+        ``concurrent.futures``, or of what a function without arguments makes. The result is the
+        same, bit for bit, even if workers die on the way. Workers on other machines need a `store`
+        that they see too. See ``docs/many.md``.
+    num_shares
+        How many shares. Default: one for each worker; one for each superchain where the executor
+        does not tell how many workers it has.
     devices
         Where to run; default: all devices.
     progress
@@ -148,10 +142,8 @@ def sample(
     the current chunk, with the draws so far and an `InterruptedWarning`, or with
     `KeyboardInterrupt` if there are none yet; a second signal ends it at once.
     """
-    if resume and store is None:
-        raise ValueError(
-            "`resume=True` needs `store`: name the directory of the run to go on with."
-        )
+    check_resume(store, resume)
+    _check_place(executor, num_shares, superchains, devices)
     config = RunConfig(
         num_chains=num_chains,
         num_superchains=num_superchains,
@@ -161,138 +153,205 @@ def sample(
         epoch=epoch,
         adapt=adapt,
         start=start,
+        part=read_part(superchains),
     )
-    check_schedule(schedule)
-    key = make_key(key)
-    program = compile_model(
-        model,
-        model_args,
-        model_kwargs,
+    task = Task(
+        seed=seed_of(make_key(key)),
+        model=model,
+        args=model_args,
+        kwargs=model_kwargs,
         outputs=outputs,
+        schedule=schedule,
+        proposals=proposals,
+        blocks=blocks,
+        keep=keep,
         init=init.last_values() if isinstance(init, Result) else init,
-        proposals=functools.partial(foresee_functions, proposals=proposals),
+        start_together=start_together,
+        config=config,
     )
-    _check_init(program, num_chains, start_together)
+    engine, names = task.assemble()
+    wish = Wish(
+        names=names,
+        seed=task.seed,
+        devices=devices,
+        start_together=start_together,
+        store=store,
+        resume=resume,
+        progress=progress,
+    )
+    finish = functools.partial(collect, engine, names, task.seed)
+    if executor is None:
+        result = run_engine(engine, config, task.addresses(config), wish, finish)
+    else:
+        check_memory(engine, config, names)
+        with _shared(executor, num_shares, task, wish) as (wish, seconds):
+            result = run_engine(engine, config, task.addresses(config), wish, finish, seconds)
+    result.warn_if_doubtful()
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is sampled and how, not where; it can be sent to other processes.
+
+    Attributes
+    ----------
+    seed
+        The key as one integer.
+    config
+        The numbers of the whole run.
+    model, args, kwargs, outputs, schedule, proposals, blocks, keep, init, start_together
+        As for `sample`.
+    """
+
+    seed: int
+    config: RunConfig
+    model: Model
+    args: tuple
+    kwargs: Mapping[str, Any] | None
+    outputs: Outputs
+    schedule: Schedule
+    proposals: str | Mapping[str, Any]
+    blocks: str
+    keep: str | Sequence[str]
+    init: Mapping[str, Any] | None
+    start_together: bool
+
+    def assemble(self) -> tuple[Engine, list[str]]:
+        """Compile and build; return the engine, and the names of what it keeps of a draw."""
+        compile_program = functools.partial(
+            compile_model, self.model, self.args, self.kwargs, outputs=self.outputs, init=self.init
+        )
+        return assemble(
+            compile_program,
+            self.config,
+            schedule=self.schedule,
+            proposals=self.proposals,
+            blocks=self.blocks,
+            keep=self.keep,
+            start_together=self.start_together,
+        )
+
+    def addresses(self, config: RunConfig) -> Addresses:
+        """Return those of the superchains that are run."""
+        return address([make_key(self.seed)], config.numbers)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a worker notes of its part of a run; the rest is in the store."""
+
+    num_draws: int
+    _continue: Any = None
+
+
+def run_part(task: Task, numbers: range, store: Path) -> int:
+    """Run some superchains of a task, or go on with them; return how many draws are stored."""
+    engine, names = _assemble_once(task)
+    config = replace(task.config, part=(numbers.start, numbers.stop))
+    wish = Wish(
+        names=names,
+        seed=task.seed,
+        devices=None,
+        start_together=task.start_together,
+        store=store,
+        resume=True,
+        progress=False,
+    )
+
+    def finish(config: RunConfig, done: Done, seconds: float) -> Made:
+        del config, seconds
+        return Made(done.num_samples)
+
+    return run_engine(engine, config, task.addresses(config), wish, finish).num_draws
+
+
+@functools.lru_cache(maxsize=1)
+def _assemble_once(task: Task) -> tuple[Engine, list[str]]:
+    """Assemble for all parts of a task that a process runs."""
+    return task.assemble()
+
+
+@contextlib.contextmanager
+def _shared(
+    executor: Any, num_shares: int | None, task: Task, wish: Wish
+) -> Iterator[tuple[Wish, float]]:
+    """Have the run made by workers; give where it is stored, and how long it took."""
+    started = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        place = wish.store or stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="adlmh-", ignore_cleanup_errors=True)
+        )
+        run_in_shares(
+            executor,
+            num_shares,
+            run_part,
+            task,
+            task.config,
+            Path(place),
+            wish.resume,
+            wish.progress,
+        )
+        seconds = time.perf_counter() - started
+        passing = wish.store is None
+        yield replace(wish, store=place, resume=True, progress=False, is_passing=passing), seconds
+
+
+def assemble(
+    compile_program: Callable[..., Program],
+    config: RunConfig,
+    *,
+    schedule: Schedule,
+    proposals: str | Mapping[str, Any],
+    blocks: str,
+    keep: str | Sequence[str],
+    start_together: bool,
+) -> tuple[Engine, list[str]]:
+    """Compile and build; return the engine, and the names of what it keeps of a draw.
+
+    Parameters
+    ----------
+    compile_program
+        Makes the program, given the proposals to trace with it.
+    config
+        The numbers of the run.
+    schedule, proposals, blocks, keep, start_together
+        As for `sample`.
+    """
+    check_schedule(schedule)
+    foresee = functools.partial(foresee_functions, proposals=proposals)
+    program = compile_program(proposals=foresee)
+    _check_init(program, config.num_chains, start_together)
     names = choose_names(program, keep)
     engine = build_engine(
         program,
         schedule=schedule,
         proposals=proposals,
         blocks=blocks,
-        thinning=thinning,
-        epoch=epoch,
+        thinning=config.thinning,
+        epoch=config.epoch,
         keep=find_rows(program, names),
     )
-    check_memory(engine, config, names)
-    disk = _open_store(store, resume, engine, config, names, seed_of(key))
-    with _using(disk), make_meter(progress) as meter:
-        run, fresh = _start(engine, config, key, devices, start_together)
-        session = Session(
-            engine=engine,
-            names=names,
-            num_superchains=config.superchains,
-            run=run,
-            disk=disk,
-            seed=seed_of(key),
-            progress=progress,
+    return engine, names
+
+
+def _check_place(
+    executor: Any, num_shares: int | None, superchains: range | None, devices: Any
+) -> None:
+    """Refuse to run a part, or on some devices, and in shares too."""
+    if executor is None and num_shares is not None:
+        raise ValueError("`num_shares` needs `executor`, whose workers run the shares.")
+    if executor is not None and superchains is not None:
+        raise ValueError(
+            "`executor` divides all superchains into shares, and `superchains` names a part of "
+            "them. Leave one of them out."
         )
-        done = disk.load(fresh, session.label(_no_draws(run, fresh), 0), run.devices)
-        result = session.go_on(config, done, meter)
-    warn_if_doubtful(result, stacklevel=3)
-    return result
-
-
-@contextmanager
-def _using(disk: Store) -> Iterator[None]:
-    """Let others use a place when a run ends, in whatever way."""
-    try:
-        yield
-    finally:
-        disk.release()
-
-
-@dataclass(frozen=True)
-class Session:
-    """What a run needs to go on, whatever number of draws is asked for."""
-
-    engine: Engine
-    names: Sequence[str]
-    num_superchains: int
-    run: Run
-    disk: Store
-    seed: int
-    progress: bool
-
-    def label(self, kept: Kept, num_draws: int) -> Draws:
-        """Return the first draws that a chunk kept, by name."""
-        return name_draws(self.engine.program, self.names, self.num_superchains, kept, num_draws)
-
-    def go_on(self, config: RunConfig, done: Done, meter: Meter, seconds: float = 0.0) -> Result:
-        """Run to the end, or until a signal comes; ``seconds`` have been spent before."""
-        left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
-        steps_per_draw = self.run.spec.plan.thinning * config.num_chains
-        started = time.perf_counter()
-        meter.begin(left, steps_per_draw)
-        with watch_signals() as interruption:
-            host = Host(self.label, meter, self.disk.save, lambda: interruption.is_asked)
-            done = run_phases(self.run, config, done, host)
-            self.disk.close()
-        if not done.num_samples:
-            raise KeyboardInterrupt("The run was interrupted during warm-up: it has no draws yet.")
-        seconds += time.perf_counter() - started
-        result = collect(self.engine, config, self.names, done, self.seed, seconds)
-        if interruption.is_asked:
-            _warn_interrupted(done.num_samples, config.num_samples)
-        extend = functools.partial(self.extend, done.resumption)
-        return dataclasses.replace(result, _continue=extend)
-
-    def extend(self, start: Resumption, result: Result, num_more: int) -> Result:
-        """Make more draws than a result has, from where its run can go on."""
-        more = RunConfig(num_samples=num_more).num_samples  # checked
-        config = dataclasses.replace(result.config, num_samples=result.num_draws + more)
-        check_memory(self.engine, config, self.names)
-        done = Done(
-            state=copy_state(start.state),
-            num_warmup=config.num_warmup,
-            num_samples=start.num_samples,
-            parts=[Draws(dict(result.draws), result.log_density).head(start.num_samples)],
+    if executor is not None and devices is not None:
+        raise ValueError(
+            "`devices` are those of this process; the workers of `executor` use their own."
         )
-        with _using(self.disk), make_meter(self.progress) as meter:
-            extended = self.go_on(config, done, meter, result.seconds or 0.0)
-        warn_if_doubtful(extended, stacklevel=4)
-        return extended
-
-
-def _no_draws(run: Run, fresh: RunState) -> Kept:
-    """Return what is kept of no draws at all, ``[S, 0, ...]``."""
-    shapes = jax.eval_shape(jax.vmap(run.spec.keep.record), fresh.superchains.chains)
-    return jax.tree.map(lambda leaf: np.zeros((len(leaf), 0, *leaf.shape[1:]), leaf.dtype), shapes)
-
-
-def _start(
-    engine: Engine,
-    config: RunConfig,
-    key: Key,
-    devices: Sequence[Any] | None,
-    start_together: bool,
-) -> tuple[Run, RunState]:
-    """Put superchains at starting points on devices."""
-    chosen = choose_devices(devices, config.superchains)
-    num_placed = chosen.fill(config.superchains)
-    program = engine.program
-    started = start_superchains(program, key, num_placed, config.chains_each, start_together)
-    _check_blocks(program, started.chains)
-    data = share(chosen, engine.data)
-    is_annealed = not start_together and can_anneal(engine, config)
-    fresh = place(chosen, engine, data, started.chains, first_beta(started, is_annealed))
-    run = Run(
-        spec=engine.spec,
-        data=data,
-        devices=chosen,
-        key_data=superchain_keys(key, num_placed),
-        max_rounds=max_chunk_rounds(engine.spec, fresh.superchains),
-    )
-    return run, fresh
+    if executor is not None and jax.process_count() > 1:
+        raise ValueError("`executor` and `jax.distributed` both divide a run: use one of them.")
 
 
 def _check_init(program: Program, num_chains: int, start_together: bool) -> None:
@@ -312,48 +371,13 @@ def _check_init(program: Program, num_chains: int, start_together: bool) -> None
             )
 
 
-def _check_blocks(program: Program, chains: Chains) -> None:
-    """Try out on two chains what the analysis says about blocks."""
-    first = jax.tree.map(lambda leaf: np.concatenate(leaf[:2], axis=-1), chains.latent)
-    position = program.latent_layout.unpack(first)
-    if next(iter(position.values())).shape[0] > 1:
-        here, other = ({name: v[i] for name, v in position.items()} for i in (0, 1))
-        program.check_blocks((here, other))
-
-
-def _open_store(
-    store: str | Path | None,
-    resume: bool,
-    engine: Engine,
-    config: RunConfig,
-    names: Sequence[str],
-    seed: int,
-) -> Store:
-    """Return the place that keeps the run."""
-    if store is None:
-        return Nowhere()
-    settings = run_settings(engine, config, names, seed)
-    settings.pop("num_samples")  # a run may go on for longer
-    return Directory(store, settings, config.superchains, config.num_samples, resume)
-
-
-def _warn_interrupted(num_draws: int, num_samples: int) -> None:
-    warnings.warn(
-        f"The run was interrupted after {num_draws} of {num_samples} draws of each chain: the "
-        "result has those. `result.extend(n)` makes n more.",
-        InterruptedWarning,
-        stacklevel=4,
-    )
-
-
-def warn_if_doubtful(result: Result, stacklevel: int) -> None:
-    """Say it, once, if the run cannot be trusted."""
-    if not result.draws:
-        return
-    diagnosis = result.glance()
-    if diagnosis.verdict != "converged":
-        warnings.warn(
-            f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
+def read_part(superchains: range | None) -> tuple[int, int] | None:
+    """Return the ends of a range of superchains."""
+    if superchains is None:
+        return None
+    if not isinstance(superchains, range) or superchains.step != 1:
+        raise TypeError(
+            f"`superchains` must be a range such as `range(8, 16)`, got {superchains!r}. The "
+            "number of all superchains is `num_superchains`."
         )
+    return superchains.start, superchains.stop

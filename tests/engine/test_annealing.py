@@ -15,6 +15,9 @@ WEIGHTS = np.array([0.2, 0.5, 0.3])
 LIKELIHOOD = np.array([0.7, 0.1, 0.4])
 
 
+LOG_LIKELIHOOD = jnp.asarray(np.random.default_rng(0).normal(0.0, 50.0, 200), jnp.float32)
+
+
 def three_states():
     state = numpyro.sample("state", dist.Categorical(jnp.asarray(WEIGHTS)))
     numpyro.factor("data", jnp.log(jnp.asarray(LIKELIHOOD))[state])
@@ -54,12 +57,29 @@ def test_impossible_particles_have_no_children():
         assert set(ancestors) <= {1, 3}
 
 
-def test_next_rung_keeps_half_of_the_effective_size():
-    log_likelihood = jnp.asarray(np.random.default_rng(0).normal(0.0, 50.0, 200), jnp.float32)
-    step = annealing.next_step(log_likelihood, jnp.float32(1.0))
-    weights = np.exp(np.float64(step) * (np.asarray(log_likelihood) - log_likelihood.max()))
-    assert weights.sum() ** 2 / (weights**2).sum() == pytest.approx(100.0, rel=1e-3)
-    assert annealing.next_step(1e-3 * log_likelihood, jnp.float32(0.6)) == jnp.float32(0.6)
+@pytest.mark.parametrize("kept_size", [0.5, 0.9])
+def test_next_rung_keeps_a_part_of_the_effective_size(kept_size):
+    step = annealing.next_step(LOG_LIKELIHOOD, jnp.float32(1.0), kept_size)
+    weights = np.exp(np.float64(step) * (np.asarray(LOG_LIKELIHOOD) - LOG_LIKELIHOOD.max()))
+    size = weights.sum() ** 2 / (weights**2).sum()
+    assert size == pytest.approx(200.0 * kept_size, rel=1e-3)
+    left = jnp.float32(0.6)
+    assert annealing.next_step(1e-3 * LOG_LIKELIHOOD, left, kept_size) == left
+
+
+@pytest.mark.parametrize(("rounds_left", "kept_size"), [(1000, 0.9), (6, 0.5)])
+def test_rungs_are_as_fine_as_there_is_time_for(rounds_left, kept_size):
+    """From beta = 1/64, in two rounds a rung: steps that keep half more than double it."""
+    now = annealing.Annealing(
+        beta=jnp.float32(1 / 64),
+        log_evidence=jnp.float32(0.0),
+        num_rungs=jnp.int32(9),
+        num_waited=jnp.int32(0),
+        num_rounds=jnp.int32(19),
+        reference=jnp.zeros((1, 200)),
+    )
+    step = annealing.choose_step(LOG_LIKELIHOOD, now, jnp.int32(rounds_left))
+    assert step == annealing.next_step(LOG_LIKELIHOOD, jnp.float32(63 / 64), kept_size)
 
 
 def test_memory_of_particles():
@@ -81,7 +101,7 @@ def check_climb():
     walks = init_superchain(engine.spec, engine.data, (), chains).tuning.walks
     start = annealing.init_annealing(way, chains, 0.0, 0.0)
     before = annealing.Particles(chains, walks, start)
-    after = annealing.climb(way, jax.random.key(0), jnp.bool_(True), before)
+    after = annealing.climb(way, jax.random.key(0), jnp.int32(0), before)
     assert after.annealing.beta == 1.0
     assert after.annealing.log_evidence == pytest.approx(np.log(WEIGHTS @ LIKELIHOOD), abs=1e-5)
     posterior = WEIGHTS * LIKELIHOOD / (WEIGHTS @ LIKELIHOOD)

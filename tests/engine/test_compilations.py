@@ -13,7 +13,7 @@ import pytest
 
 from adlmh_jax import use_compilation_cache
 from adlmh_jax.engine import host
-from adlmh_jax.engine.keys import START, fold_in, superchain_keys
+from adlmh_jax.engine.keys import START, address, fold_in
 
 README = Path(__file__).parents[2] / "README.md"
 MAX_COMPILATIONS = 6
@@ -75,7 +75,7 @@ def test_keys_are_those_of_jax():
     expected = jax.random.fold_in(key, START)
     np.testing.assert_array_equal(*map(jax.random.key_data, (fold_in(key, START), expected)))
     expected = [jax.random.key_data(jax.random.fold_in(key, number)) for number in range(3)]
-    np.testing.assert_array_equal(superchain_keys(key, 3), expected)
+    np.testing.assert_array_equal(address([key], range(3)).run_keys, expected)
 
 
 @pytest.mark.parametrize("chosen", ["", "off", "mine", "jax's"])

@@ -9,7 +9,7 @@ import pytest
 from numpyro.infer import MCMC
 
 import adlmh_jax as adlmh
-from adlmh_jax.engine.starting import start_chains
+from adlmh_jax.engine import address, start_superchains
 from adlmh_jax.model import compile_model
 from adlmh_jax.model.errors import ModelError
 
@@ -35,6 +35,12 @@ def ordered(num):
     with numpyro.plate("times", num):
         count = numpyro.sample("count", dist.Poisson(5.0))
     numpyro.factor("order", jnp.where(jnp.diff(count) < 0, -jnp.inf, 0.0))
+
+
+def start_chains(program, num_chains):
+    """Return the chains of a single superchain."""
+    started = start_superchains(program, address([jax.random.key(0)], [0]), num_chains)
+    return jax.tree.map(lambda leaf: leaf[0], started.chains)
 
 
 SEEN = np.random.default_rng(0).binomial(12, 0.6, size=60)
@@ -68,7 +74,7 @@ def test_a_run_starts_where_another_one_ended():
     first = adlmh.sample(0, two_sites, num_warmup=5, num_samples=3, keep="all", **sizes)
     ends = first.last_values()
     program = compile_model(two_sites, init=ends)
-    chains = start_chains(program, jax.random.key(0), 6).chains
+    chains = start_chains(program, 6)
     position = program.latent_layout.unpack(chains.latent)
     for name in ("x", "n"):
         assert ends[name].shape == (6,)
@@ -105,7 +111,7 @@ def test_the_numpyro_kernel_finds_them_too():
 
 def start(model, *args, num_chains=64, **options):
     program = compile_model(model, args, **options)
-    chains = start_chains(program, jax.random.key(0), num_chains).chains
+    chains = start_chains(program, num_chains)
     position = program.latent_layout.unpack(chains.latent)
     return {name: np.asarray(value) for name, value in position.items()}
 
@@ -118,7 +124,7 @@ def test_init_is_where_chains_start_and_other_sites_are_drawn():
 
 def test_the_log_density_is_that_of_the_starting_values():
     program = compile_model(two_sites, (), init={"x": 0.5, "n": 7})
-    chains = start_chains(program, jax.random.key(0), 3).chains
+    chains = start_chains(program, 3)
     expected = dist.Normal(0.0, 1.0).log_prob(0.5) + dist.Poisson(jnp.exp(0.5)).log_prob(7)
     np.testing.assert_allclose(chains.log_terms.sum(axis=0), expected, rtol=1e-6)
 

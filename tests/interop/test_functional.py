@@ -87,6 +87,13 @@ def test_several_superchains_by_vmap(algorithm, warm):
     states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), warm[0])
     keys = jax.random.split(jax.random.key(1), 2)
     states, info = jax.vmap(algorithm.step)(keys, states)
+    for number, key in enumerate(keys):  # each is what it is on its own
+        alone, _ = algorithm.step(key, warm[0])
+        jax.tree.map(
+            lambda leaf, own, number=number: np.testing.assert_array_equal(leaf[number], own),
+            states.chains,
+            alone.chains,
+        )
     assert info.log_density.shape == (2, NUM_CHAINS)
     assert (info.log_density[0] != info.log_density[1]).any()
 

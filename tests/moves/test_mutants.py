@@ -19,7 +19,8 @@ from exact import (
 )
 
 from adlmh_jax.engine import entry, step
-from adlmh_jax.model import program, touches
+from adlmh_jax.model import compile as compiling
+from adlmh_jax.model import touches
 from adlmh_jax.moves import branch as branches
 from adlmh_jax.moves import metropolis, scope, table
 from adlmh_jax.types import Chains
@@ -85,7 +86,7 @@ def drop_terms(is_dropped):
                 for site, touches in found.items()
             }
 
-        patch.setattr(program, "find_touches", find)
+        patch.setattr(compiling, "find_touches", find)
 
     return mutate
 
@@ -133,8 +134,8 @@ class NotGreater:
 def redraw_without_ratio(patch):
     real = metropolis._redraw
 
-    def redraw(branch, new, old):
-        return real(branch, new, old)[0], jnp.zeros(())
+    def redraw(branch, new, old, must_finish):
+        return real(branch, new, old, must_finish)[0], jnp.zeros(())
 
     patch.setattr(metropolis, "_redraw", redraw)
 

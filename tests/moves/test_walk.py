@@ -8,8 +8,8 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
+from adlmh_jax.engine import address, start_superchains
 from adlmh_jax.engine.entry import first_steps
-from adlmh_jax.engine.starting import start_chains
 from adlmh_jax.engine.step import locate_walks, move
 from adlmh_jax.model import compile_model
 from adlmh_jax.moves import build_kernel, walk
@@ -47,7 +47,8 @@ def run(model, names):
     alone = {name: plan.sites[name] for name in names[:1]}
     kernel, data = build_kernel(program, Plan(alone, walks))
     entry = kernel.walks[0][0]
-    before = start_chains(program, jax.random.key(1), NUM_CHAINS).chains
+    started = start_superchains(program, address([jax.random.key(1)], [0]), NUM_CHAINS)
+    before = jax.tree.map(lambda leaf: leaf[0], started.chains)
     spread = jnp.cov(locate_walks(kernel, data, before)[0])
     steps = first_steps(kernel)._replace(factors=0.8 * jnp.linalg.cholesky(spread)[None])
 

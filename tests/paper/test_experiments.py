@@ -173,6 +173,18 @@ def test_claim_batches_are_equal_and_fit_in_memory():
             assert max(stretch.num_chain_steps for stretch in stretches) <= 26_000_000
 
 
+def test_iris_restarts_run_together_as_if_alone():
+    stretch = runs.Stretch(CASES["iris"], ADLMH, "paper", 3, 40, 40, ("curve", "schedule"))
+    arrays, _ = runs.run_stretch(stretch, 5, progress=False)
+    problems = stretch.case.problems(3, runs._words(5, "splits", 0))
+    for number in (0, 2):
+        key = (runs._words(5, "iris", "adlmh", 0, number) << 32) | 5
+        (alone,) = runs._sample([problems[number]], [key], stretch, 1, False)
+        curve = runs.MEASURES["curve"](problems[number], stretch, alone)["curves"][0]
+        np.testing.assert_array_equal(arrays["curves"][number], curve)
+        np.testing.assert_array_equal(arrays["weights"][number], alone.schedule.weights[0])
+
+
 # Storage
 
 

@@ -8,7 +8,7 @@ import pytest
 from tiny_run import SIZES, Telling, assert_same, run
 
 import adlmh_jax as adlmh
-from adlmh_jax import sampling
+from adlmh_jax import session
 from adlmh_jax.engine import progress
 from adlmh_jax.store import directory, files, zarr
 
@@ -21,7 +21,7 @@ class Ended(Exception):
 def small_chunks(monkeypatch):
     """Chunks of few draws, and a state written after each."""
     monkeypatch.setattr(directory, "SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 4)
+    monkeypatch.setattr(session, "max_chunk_rounds", lambda *others: 4)
 
 
 @pytest.fixture

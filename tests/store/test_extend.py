@@ -8,7 +8,7 @@ import pytest
 import xarray
 from tiny_run import assert_same, run
 
-from adlmh_jax import sampling
+from adlmh_jax import session
 from adlmh_jax.store import zarr
 
 PLANS = {  # rounds of one draw; of seven draws; of several epochs
@@ -24,7 +24,7 @@ SLOW = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Chunks of few rounds; runs of all lengths share their compiled code."""
-    monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 4)
+    monkeypatch.setattr(session, "max_chunk_rounds", lambda *others: 4)
 
 
 @pytest.mark.parametrize(

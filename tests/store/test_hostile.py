@@ -34,7 +34,7 @@ def stored(tmp_path_factory):
             return super().load(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("adlmh_jax.sampling.Directory", Spy)
+        patch.setattr("adlmh_jax.session.Directory", Spy)
         patch.setattr(zarr, "CHUNK_BYTES", 16 * 6 * 4)
         result = run(path, keep=["rate"])
     (chosen, superchains, num_samples, _), load = calls

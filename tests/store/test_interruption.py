@@ -15,7 +15,7 @@ import pytest
 from tiny_run import Telling, assert_same, run
 
 import adlmh_jax as adlmh
-from adlmh_jax import sampling
+from adlmh_jax import session
 from adlmh_jax.engine import progress
 
 SCRIPT = Path(__file__).with_name("tiny_run.py")
@@ -42,7 +42,7 @@ def test_what_is_ignored_goes_on_being_ignored(monkeypatch):
 @pytest.fixture
 def signals(monkeypatch):
     """Send signals after some chunks of few draws."""
-    monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 4)
+    monkeypatch.setattr(session, "max_chunk_rounds", lambda *others: 4)
 
     def arrange(**by_chunk):
         numbers = {int(chunk[1:]): number for chunk, number in by_chunk.items()}

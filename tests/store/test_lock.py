@@ -62,7 +62,7 @@ def test_two_runs_of_one_process(tmp_path):
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, RuntimeError])
 def test_a_failed_run_lets_others_in(tmp_path, monkeypatch, fault):
     with monkeypatch.context() as patch:
-        patch.setattr("adlmh_jax.sampling.run_phases", lambda *_: (_ for _ in ()).throw(fault))
+        patch.setattr("adlmh_jax.session.run_phases", lambda *_: (_ for _ in ()).throw(fault))
         with pytest.raises(fault) as kept:  # and with it all that the run held
             run(tmp_path)
     run(tmp_path, resume=True)

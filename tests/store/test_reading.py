@@ -10,7 +10,7 @@ import pytest
 from tiny_run import DATA, Telling, run
 
 import adlmh_jax as adlmh
-from adlmh_jax import sampling
+from adlmh_jax import session
 from adlmh_jax.engine import progress
 from adlmh_jax.store import directory, zarr
 
@@ -51,7 +51,7 @@ def model(data):
 
 
 def test_another_process_reads_while_the_run_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "max_chunk_rounds", lambda *others: 2)
+    monkeypatch.setattr(session, "max_chunk_rounds", lambda *others: 2)
     monkeypatch.setattr(directory, "SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr(zarr, "CHUNK_BYTES", 32 * 6 * 4)
     monkeypatch.setattr(progress, "SilentMeter", lambda: Telling(lambda: None, 0.02))

@@ -15,7 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import adlmh_jax as adlmh
-from adlmh_jax import sampling
+from adlmh_jax import session
 from adlmh_jax.engine import progress
 from adlmh_jax.store import directory
 
@@ -64,7 +64,7 @@ class Telling(progress.SilentMeter):
 
 
 def use_small_chunks(pause):
-    sampling.max_chunk_rounds = lambda *others: 4
+    session.max_chunk_rounds = lambda *others: 4
     directory.SECONDS_BETWEEN = 0.0
     progress.SilentMeter = lambda: Telling(lambda: None, pause)
 

@@ -1,23 +1,23 @@
 """Superchains run: steps, epochs, chunks, devices."""
 
 from adlmh_jax.engine.build import Engine, build_engine, check_schedule
+from adlmh_jax.engine.compiling import compile_quickly
 from adlmh_jax.engine.config import RunConfig
+from adlmh_jax.engine.done import Done, Resumption, RunState
 from adlmh_jax.engine.entry import view_entry
 from adlmh_jax.engine.host import use_all_cores, use_compilation_cache, use_default_cache
 from adlmh_jax.engine.inplace import run_branch
+from adlmh_jax.engine.inputs import Inputs, split
 from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watch_signals
 from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
-from adlmh_jax.engine.keys import make_key, seed_of, superchain_keys
+from adlmh_jax.engine.keys import Addresses, address, fold_in, make_key, seed_of, words_of
 from adlmh_jax.engine.memory import check_memory
 from adlmh_jax.engine.progress import Meter, make_meter
 from adlmh_jax.engine.rounds import Keep, Kept, Phase
 from adlmh_jax.engine.runner import (
     Devices,
-    Done,
     Host,
-    Resumption,
     Run,
-    RunState,
     choose_devices,
     copy_state,
     max_chunk_rounds,
@@ -44,6 +44,12 @@ from adlmh_jax.engine.superchain import (
 )
 
 __all__ = [
+    "Addresses",
+    "Inputs",
+    "address",
+    "fold_in",
+    "split",
+    "words_of",
     "Devices",
     "Done",
     "Draws",
@@ -68,6 +74,7 @@ __all__ = [
     "check_schedule",
     "choose_devices",
     "choose_names",
+    "compile_quickly",
     "copy_state",
     "find_rows",
     "first_beta",
@@ -87,7 +94,6 @@ __all__ = [
     "seed_of",
     "share",
     "start_superchains",
-    "superchain_keys",
     "to_host",
     "use_all_cores",
     "use_compilation_cache",

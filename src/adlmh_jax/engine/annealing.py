@@ -23,7 +23,10 @@ from adlmh_jax.types import Array, Chains, Key, float_type
 
 MIN_PARTICLES = 16  # fewer say too little about the next rung
 MIN_ROUNDS = 4  # that annealing may take, or it is not worth beginning
-KEPT_SIZE = 0.5  # of the particles' effective size, from rung to rung
+# Of the particles' effective size, from rung to rung; the first that there is time for. With 0.5,
+# 5 of 24 superchains came to a mixture's modes so late that some of their chains were left outside;
+# with 0.9 none did, and the estimates of the evidence spread by 1 instead of 6.
+KEPT_SIZES = (0.9, 0.8, 0.7, 0.6, 0.5)
 MAX_MEMORY = 0.1  # squared correlation with the place where particles were resampled
 MAX_WAIT = 1 / 8  # of what is left of the rounds, for one rung
 NUM_HALVINGS = 40  # of the interval in which the next beta is sought
@@ -119,7 +122,7 @@ def anneal(way: Way, key: Key, rounds_left: Array, particles: Particles) -> Part
         )
         waiting = annealing._replace(num_waited=annealing.num_waited + 1)
         particles = particles._replace(annealing=waiting)
-        particles = _once_if(is_due, lambda p: climb(way, key, rounds_left <= 0, p), particles)
+        particles = _once_if(is_due, lambda p: climb(way, key, rounds_left, p), particles)
         annealing = particles.annealing
         num_rounds = annealing.num_rounds + (annealing.beta < 1.0)
         return particles._replace(annealing=annealing._replace(num_rounds=num_rounds))
@@ -134,12 +137,12 @@ def _once_if(
     return lax.fori_loop(0, condition.astype(jnp.int32), lambda _, c: run(c), carry)
 
 
-def climb(way: Way, key: Key, is_last: Array, particles: Particles) -> Particles:
+def climb(way: Way, key: Key, rounds_left: Array, particles: Particles) -> Particles:
     """Raise beta, weigh the particles, and resample them."""
     chains, walks, annealing = particles
     log_likelihood = way.log_likelihood(chains)
     left = 1.0 - annealing.beta
-    step = jnp.where(is_last, left, next_step(log_likelihood, left))
+    step = jnp.where(rounds_left <= 0, left, choose_step(log_likelihood, annealing, rounds_left))
     log_weights = step * log_likelihood
     ancestors = resample(key, log_weights)
     chains = jax.tree.map(lambda leaf: leaf[..., ancestors], chains)
@@ -158,16 +161,33 @@ def climb(way: Way, key: Key, is_last: Array, particles: Particles) -> Particles
     )
 
 
-def next_step(log_likelihood: Array, left: Array) -> Array:
-    """Return by how much beta can be raised while half of the effective size is kept."""
+def choose_step(log_likelihood: Array, annealing: Annealing, rounds_left: Array) -> Array:
+    """Return by how much to raise beta: by the finest step for which there is time.
+
+    Steps grow with beta; it is taken that each raises it by the same ratio, and that a rung takes
+    as many rounds as those before.
+    """
+    beta, sizes = annealing.beta, jnp.asarray(KEPT_SIZES, annealing.beta.dtype)
+    steps = jax.vmap(lambda kept: next_step(log_likelihood, 1.0 - beta, kept))(sizes)
+    is_first = beta <= 0.0
+    growths = jnp.log1p(steps / jnp.where(is_first, 1.0, beta))
+    num_left = jnp.where(is_first, 0.0, -jnp.log(jnp.where(is_first, 1.0, beta)) / growths)
+    pace = (annealing.num_rounds + 1.0) / (annealing.num_rungs + 1.0)
+    has_time = (num_left * pace <= rounds_left).at[-1].set(True)
+    return steps[jnp.argmax(has_time)]
+
+
+def next_step(log_likelihood: Array, left: Array, kept_size: Array | float) -> Array:
+    """Return by how much beta can be raised while a part of the effective size is kept."""
+    min_size = kept_size * log_likelihood.size
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
-        is_fine = effective_size(middle * log_likelihood) >= KEPT_SIZE * log_likelihood.size
+        is_fine = effective_size(middle * log_likelihood) >= min_size
         return jnp.where(is_fine, middle, low), jnp.where(is_fine, high, middle)
 
-    is_all_fine = effective_size(left * log_likelihood) >= KEPT_SIZE * log_likelihood.size
+    is_all_fine = effective_size(left * log_likelihood) >= min_size
     # The upper end: it is never zero.
     high = lax.fori_loop(0, NUM_HALVINGS, halve, (jnp.zeros_like(left), left))[1]
     return jnp.where(is_all_fine, left, high)

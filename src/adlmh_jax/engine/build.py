@@ -7,6 +7,7 @@ import jax
 
 from adlmh_jax.engine.config import default_epoch
 from adlmh_jax.engine.costs import estimate_costs
+from adlmh_jax.engine.inputs import first_of
 from adlmh_jax.engine.rounds import Keep, plan_rounds
 from adlmh_jax.engine.superchain import EngineSpec
 from adlmh_jax.model import Program
@@ -80,7 +81,7 @@ def build_engine(
     kernel, data = build_kernel(program, moves)
     if schedule.watch:
         chain = jax.eval_shape(lambda: program.empty_chains(1))
-        data = data._replace(costs=estimate_costs(kernel, data, chain))
+        data = data._replace(costs=estimate_costs(kernel, first_of(data), chain))
     names = name_entries(program, moves)
     moved = tuple(number for number, (site, _) in enumerate(names) if site not in held)
     spec = EngineSpec(

@@ -36,6 +36,8 @@ class RunConfig:
         Whether the schedule learns during warm-up only, or always.
     start
         Whether chains go from prior to posterior as particles, or start at prior draws.
+    part
+        First superchain, and the one after the last, of those that are run; None for all.
     """
 
     num_chains: int = 256
@@ -46,6 +48,7 @@ class RunConfig:
     epoch: int | None = None
     adapt: Literal["warmup", "always"] = "warmup"
     start: Literal["anneal", "prior"] = "anneal"
+    part: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no run."""
@@ -76,7 +79,12 @@ class RunConfig:
         self._check_superchains()
 
     def _check_superchains(self) -> None:
-        """Refuse superchains that cannot share the chains evenly."""
+        """Refuse superchains that cannot share the chains evenly, or that the run does not have."""
+        if self.part is not None and not 0 <= self.part[0] < self.part[1] <= self.superchains:
+            raise ValueError(
+                f"`superchains` = range({self.part[0]}, {self.part[1]}) is no part of the run, "
+                f"whose superchains are range({self.superchains})."
+            )
         superchains, chains = self.num_superchains, self.num_chains
         if superchains is None:
             return
@@ -96,6 +104,16 @@ class RunConfig:
     def chains_each(self) -> int:
         """Chains of a superchain."""
         return self.num_chains // self.superchains
+
+    @property
+    def num_run(self) -> int:
+        """Number of chains that are run: all, or those of a part."""
+        return len(self.numbers) * self.chains_each
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the superchains that are run: all, or a part."""
+        return range(*(self.part or (0, self.superchains)))
 
     @property
     def superchains(self) -> int:

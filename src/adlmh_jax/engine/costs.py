@@ -73,6 +73,8 @@ def count_operations(jaxpr: Any) -> float:
         name = equation.primitive.name
         if inner:
             turns = equation.params.get("length", 1)
+            if name == "cond":  # one of the branches is run
+                turns = 1 / len(inner)
             total += turns * sum(count_operations(getattr(p, "jaxpr", p)) for p in inner)
         elif name == "dynamic_update_slice":  # in place
             total += math.prod(equation.invars[1].aval.shape)

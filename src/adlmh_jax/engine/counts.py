@@ -17,7 +17,7 @@ class Counts(NamedTuple):
     scaled
         Accepted proposals among those that have a scale, ``[L]``.
     taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
+        Accepted proposals of each of the two variants, where they are compared, ``[L, 2]``.
     has_moved
         Whether each component has changed in each chain, ``[N, C]``.
     jumps
@@ -39,7 +39,7 @@ def empty_counts(num_slots: int, has_moved: Array, has_jumps: bool = False) -> C
         accepted=zeros,
         invalid=zeros,
         scaled=zeros,
-        taken=jnp.zeros((2, num_slots)),
+        taken=jnp.zeros((num_slots, 2)),
         has_moved=has_moved,
         jumps=jnp.zeros(num_slots if has_jumps else 0),
     )

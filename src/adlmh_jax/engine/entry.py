@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.engine.inplace import read_apart
-from adlmh_jax.graph import map_last, read_rows, write_rows
+from adlmh_jax.engine.inplace import only_here, read_apart
+from adlmh_jax.graph import map_last, read_row, read_rows, write_rows
 from adlmh_jax.moves import (
     Accept,
     Before,
@@ -68,51 +68,70 @@ def first_steps(kernel: Kernel) -> Steps:
 
 
 def view_entry(
-    kernel: Kernel, data: KernelData, group: int, entry: Array | int, variant: Array | int
+    kernel: Kernel,
+    data: KernelData,
+    group: int,
+    entry: Array | int,
+    variant: Array | int,
+    is_here: Array | bool = True,
 ) -> "EntryView":
-    """Return where a group finds an entry that belongs to it."""
-    member, element = data.member_of[variant, entry], data.element_of[entry]
-    return EntryView(kernel.groups[group], data.groups[group], member, element, data.walk_of[entry])
+    """Return where a group finds an entry that belongs to it, and whether it is to be moved."""
+    member = read_row(read_row(data.member_of, variant), entry)
+    element, walk = read_row(data.element_of, entry), read_row(data.walk_of, entry)
+    return EntryView(
+        kernel.groups[group], data.groups[group], member, element, walk, variant, is_here
+    )
 
 
 class EntryView:
     """One member of a group, and an element of it: where it reads and writes in the chains."""
 
     def __init__(
-        self, group: Group, data: GroupData, member: Array, element: Array, walk: Array
+        self,
+        group: Group,
+        data: GroupData,
+        member: Array,
+        element: Array,
+        walk: Array,
+        variant: Array | int,
+        is_here: Array | bool,
     ) -> None:
+        self.is_here = is_here
         self.group = group
         self.walk = walk
         self.branch = group.branch
-        self.member = member
+        self.zero = jnp.minimum(member, 0)
         self.constants = _constants(group, data, member)
+        if group.branch.choice:
+            self.constants[group.branch.choice.which] = jnp.asarray(variant)
         self.element = element
-        self.components = data.first_components[member]
-        self.slot = data.first_slots[member]
+        places = group.places or data.places_of(member)
+        self.slot = places.slot
         at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
         term_strides = at.terms if at else [()] * len(group.term_shapes)
         output_strides = at.outputs if at else [()] * len(group.output_shapes)
         index: tuple[Array, ...] = ()
         if at:
-            index = jnp.unravel_index(element, at.batch_shape)
+            index = _unravel(element, at.batch_shape)
             self.constants |= {
                 n: i for n, i in zip(at.indices, index, strict=True) if n is not None
             }
-            self.components = self.components + element
             self.slot = self.slot + element
             self.element = jnp.int32(0)  # of the one that the branch knows of
-        self.read_at = _places(data.read_offsets[member], read_strides, index)
-        self.term_at = _places(data.term_offsets[member], term_strides, index)
-        self.output_at = _places(data.output_offsets[member], output_strides, index)
-        self.start_at = _places(data.output_starts[member], output_strides, index)
+        offset = element if at else 0
+        self.components = [first + offset for first in places.components]
+        self.read_at = _places(places.reads, read_strides, index)
+        self.term_at = _places(places.terms, term_strides, index)
+        self.output_at = _places(places.outputs, output_strides, index)
+        self.start_at = _places(places.output_starts, output_strides, index)
 
     @property
-    def slot_at(self) -> Array:
+    def slot_at(self) -> Array | int:
         """The first slot of the entry."""
         is_block, size = self.branch.variant.is_block, sum(self.branch.moved_sizes)
         return self.slot + (0 if is_block else self.element * size)
 
-    def component_at(self, index: int) -> Array:
+    def component_at(self, index: int) -> Array | int:
         """Return the number of the first component of a moved value."""
         branch = self.branch
         is_single = index == 0 and branch.num_decided == 1 and not branch.variant.is_block
@@ -123,18 +142,18 @@ class EntryView:
         walk, scale = self.branch.walk, self.scale_of(steps.scales)
         if walk is None:
             return Pace(scale, beta=steps.beta)
-        factor = lax.dynamic_index_in_dim(steps.factors, self.walk, keepdims=False)
+        factor = read_row(steps.factors, self.walk)
         return Pace(scale, factor[: walk.dimension, : walk.dimension], steps.beta)
 
     def scale_of(self, scales: Array) -> Array:
         """Return the scales of the moved site's elements; of sites that walk together, one."""
         site = self.branch.site
         if self.branch.walk:
-            return lax.dynamic_index_in_dim(scales, self.slot, keepdims=False)
+            return read_row(scales, self.slot)
         if self.branch.joint and not self.branch.variant.is_block:
-            scale = lax.dynamic_index_in_dim(scales, self.slot_at, keepdims=False)
+            scale = read_row(scales, self.slot_at)
             return jnp.broadcast_to(scale, site.batch_shape)
-        own = lax.dynamic_slice_in_dim(scales, self.slot, site.num_components)
+        own = read_rows(scales, self.slot, site.num_components)
         return own.reshape(site.batch_shape)
 
     def read(self, chains: Chains) -> Before:
@@ -172,16 +191,25 @@ class EntryView:
         self, words: Array, chains: Chains, steps: Steps, accept: Accept = accept_by_ratio
     ) -> tuple[Chains, Moved, Before]:
         """Move the entry in all chains."""
-        before = read_apart(self.read, chains, jnp.minimum(self.member, 0))
+        before = read_apart(self.read, chains, self.zero)
         pace = self.pace(steps)
 
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
 
-        # Tables of summed choices are small for each of many chains; single moves fuse either way.
-        many = map_last if self.branch.joint else _map_chains
-        moved = many(move_chain)(words, before)
+        # Tables of summed choices, and terms scored as one array, are small for each of many
+        # chains; single moves fuse either way.
+        many = map_last if self.branch.has_rows else _map_chains
+        moved = self._only_here(many(move_chain)(words, before), before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
+
+    def _only_here(self, moved: Moved, before: Before) -> Moved:
+        """Return what was moved, or what was there where the entry is not to be moved."""
+        olds = tuple(before.reads[index] for index in self.branch.moved[: len(moved.values)])
+        # NumPy's, lest they count as operations of the move.
+        none: Any = [np.zeros(d.shape, bool) for d in (moved.is_accepted, moved.is_invalid)]
+        old = Moved(olds, before.log_terms, before.outputs, none[0], none[1], moved.log_ratio)
+        return only_here(self.is_here, moved, old)
 
     def locate(self, chains: Chains) -> Array:
         """Return where the chains are on the scale on which the entry's sites walk, ``[D, C]``."""
@@ -201,13 +229,15 @@ class EntryView:
         is_accepted = jnp.any(flat(moved.is_accepted[None]), axis=0)
         if self.branch.joint:  # what is summed out is drawn anew even if the proposal is not taken
             is_accepted = jnp.any(jnp.concatenate(self.has_changed(moved, before)), axis=0)
+        is_accepted = only_here(self.is_here, is_accepted, info.is_accepted)
         changed, num_logged = info.changed, info.changed.shape[-1]
         for new, old, at in zip(moved.outputs, before.outputs, self.start_at, strict=True):
             if num_logged:
                 differs = flat(is_different(new, old))[:, :num_logged]
                 if self.branch.joint:  # outputs are computed anew, and may be rounded otherwise
                     differs &= is_accepted[:num_logged]
-                changed = write_rows(changed, differs, at)
+                seen = read_rows(changed, at, differs.shape[0])
+                changed = write_rows(changed, only_here(self.is_here, differs, seen), at)
         return StepInfo(is_accepted, changed)
 
     def values(self, moved: Moved, before: Before) -> Iterator[tuple[int, int, Array, Array]]:
@@ -232,15 +262,22 @@ class EntryView:
         branch = self.branch
         scale = jnp.ones(branch.site.batch_shape)
 
-        def draw_one(words: Array, reads: tuple[Array, ...]) -> tuple[Array, list, list]:
-            known = bind(branch, self.constants, scale, words, reads)
+        def draw_one(words: Array, before: Before) -> tuple[Array, list, list]:
+            known = bind(branch, self.constants, scale, words, before.reads)
             drawn = branch.propose.run(known)[0].reshape(branch.site.shape)
-            value = jnp.where(is_given, reads[0], drawn)
-            known[branch.reads[0].number] = value
-            return value, branch.score.run(known), branch.outputs.run(known)
+            value = jnp.where(is_given, before.reads[0], drawn)
+            known = branch.place(known, value)
 
-        before = self.read(chains)
-        value, terms, outputs = _map_chains(draw_one)(words, before.reads)
+            def score() -> tuple[list, list]:
+                return branch.score.run(known), branch.outputs.run(known)
+
+            if branch.cascade is None:
+                return value, *score()
+            old = list(before.log_terms), list(before.outputs)
+            return value, *branch.cascade.when_complete(known, score, old)
+
+        many = map_last if branch.has_rows else _map_chains
+        value, terms, outputs = many(draw_one)(words, self.read(chains))
         return self.write(chains, [value], terms, outputs)
 
 
@@ -248,15 +285,25 @@ def _map_chains(function: Callable[..., Any]) -> Callable[..., Any]:
     return jax.vmap(function, in_axes=-1, out_axes=-1)
 
 
+def _unravel(element: Array, batch_shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """Return the index of an element along each axis."""
+    index = []
+    for size in reversed(batch_shape[1:]):
+        index.append(lax.rem(element, jnp.int32(size)))
+        element = lax.div(element, jnp.int32(size))
+    return (element, *reversed(index))
+
+
 def _places(
-    offsets: Array, strides: Sequence[tuple[int, ...]], index: tuple[Array, ...]
-) -> list[Array]:
+    offsets: Array | tuple[int, ...],
+    strides: Sequence[tuple[int, ...]],
+    index: tuple[Array, ...],
+) -> list[Array | int]:
     """Return the first rows of arrays, or of the parts of them that belong to one element."""
-    places = []
-    for number, steps in enumerate(strides):
-        ahead = sum((step * i for step, i in zip(steps, index, strict=False)), start=jnp.int32(0))
-        places.append(offsets[number] + ahead)
-    return places
+    return [
+        offsets[number] + sum(step * i for step, i in zip(steps, index, strict=False))
+        for number, steps in enumerate(strides)
+    ]
 
 
 def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
@@ -264,11 +311,11 @@ def _constants(group: Group, data: GroupData, member: Array) -> dict[int, Any]:
     constants: dict[int, Any] = dict(group.literals)
     constants.update(zip(group.shared, data.shared, strict=True))
     for number, values in zip(group.stacked, data.stacked, strict=True):
-        constants[number] = lax.dynamic_index_in_dim(values, member, keepdims=False)
+        constants[number] = read_row(values, member)
     return constants
 
 
-def _rows(bank: Array, offset: Array, shape: tuple[int, ...]) -> Array:
+def _rows(bank: Array, offset: Array | int, shape: tuple[int, ...]) -> Array:
     """Read an array ``[*shape, C]``."""
     return read_rows(bank, offset, int(np.prod(shape))).reshape(*shape, bank.shape[-1])
 

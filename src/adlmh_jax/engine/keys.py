@@ -1,6 +1,7 @@
 """Keys: every random number of a run follows from one key and the number of its superchain."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,24 +42,62 @@ def make_key(key: Any) -> Key:
 
 def fold_in(key: Key, number: int) -> Key:
     """Return what `jax.random.fold_in` does, without compiling it."""
-    words = _fold_in(key, np.array([number]))[0]
+    words = fold_in_words(words_of(key), np.array(number))
     return jax.random.wrap_key_data(as_array(words), impl="threefry2x32")
 
 
-def superchain_keys(key: Key, num_superchains: int) -> np.ndarray:
-    """Return the words of the key of each superchain, ``[S, 2]``."""
-    return _fold_in(key, np.arange(num_superchains))
+class Addresses(NamedTuple):
+    """What tells superchains from each other, ``[S]``: all that becomes of them follows from it.
+
+    Attributes
+    ----------
+    numbers
+        Number of each in the run of its data set.
+    datasets
+        The data set that each reads; 0 where there is but one.
+    run_keys, start_keys
+        Words of the keys of their steps and of their starting points, ``[S, 2]``.
+    """
+
+    numbers: np.ndarray
+    datasets: np.ndarray
+    run_keys: np.ndarray
+    start_keys: np.ndarray
+
+    def fill(self, size: int) -> "Addresses":
+        """Return as many as there is room for: the last one runs again, in vain."""
+        which = np.minimum(np.arange(size), len(self.numbers) - 1)
+        return Addresses(*(array[which] for array in self))
 
 
-def _fold_in(key: Key, numbers: np.ndarray) -> np.ndarray:
-    """Return the words of the keys with these numbers folded in."""
-    first, second = np.asarray(jax.random.key_data(key))
-    counters = numbers.astype(np.uint32)
-    pair = np.full_like(counters, first), np.full_like(counters, second)
-    return np.stack(threefry(pair, (np.zeros_like(counters), counters)), axis=-1)
+def address(keys: Sequence[Key], numbers: Sequence[int]) -> Addresses:
+    """Return the addresses of these superchains of every data set, given a key for each of them."""
+    words = np.stack([words_of(key) for key in keys])[:, None]
+    every = np.broadcast_to(np.asarray(numbers), (len(keys), len(numbers)))
+    own = np.broadcast_to(np.arange(len(keys))[:, None], every.shape)
+    starts = fold_in_words(words, np.array(START))
+    return Addresses(
+        numbers=every.ravel(),
+        datasets=own.ravel(),
+        run_keys=fold_in_words(words, every).reshape(-1, 2),
+        start_keys=fold_in_words(starts, every).reshape(-1, 2),
+    )
+
+
+def words_of(key: Key) -> np.ndarray:
+    """Return the two words of a key."""
+    return np.asarray(jax.random.key_data(key))
+
+
+def fold_in_words(words: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Fold numbers ``[...]`` into keys given by their words ``[..., 2]``."""
+    first, second, counters = np.broadcast_arrays(words[..., 0], words[..., 1], numbers)
+    counters = counters.astype(np.uint32)
+    with np.errstate(over="ignore"):  # words wrap around
+        return np.stack(threefry((first, second), (np.zeros_like(counters), counters)), axis=-1)
 
 
 def seed_of(key: Key) -> int:
     """Return the key as one integer."""
-    words = np.asarray(jax.random.key_data(key)).ravel()
+    words = words_of(key).ravel()
     return int("".join(f"{int(word):08x}" for word in words), 16)

@@ -25,6 +25,9 @@ class Meter(Protocol):
     def update(self, num_draws: int, seconds: float, tallies: Any) -> None:
         """Tell that ``num_draws`` draws were made."""
 
+    def reach(self, num_draws: int, note: str) -> None:
+        """Tell how many draws there are by now, of a run that others make."""
+
     def close(self) -> None:
         """Tell that the run is over."""
 
@@ -39,6 +42,9 @@ class SilentMeter:
         """Do nothing."""
 
     def update(self, num_draws: int, seconds: float, tallies: Any) -> None:
+        """Do nothing."""
+
+    def reach(self, num_draws: int, note: str) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -80,6 +86,16 @@ class BarMeter:
             text = f"{rate / 1e6:.2f} M chain-steps/s, accepted {accepted:.2f}"
             self._bar.set_postfix_str(text, refresh=False)
         self._bar.update(num_draws)
+
+    def reach(self, num_draws: int, note: str) -> None:
+        """Move the bar; compilation is not seen from here."""
+        is_news = self._is_compiling or num_draws != self._bar.n or note not in self._bar.postfix
+        self._is_compiling = False
+        self._bar.set_description_str(self._phase, refresh=False)
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(num_draws - self._bar.n)
+        if is_news:
+            self._bar.refresh()
 
     def close(self) -> None:
         """Leave the bar as it is."""

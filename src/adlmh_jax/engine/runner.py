@@ -17,7 +17,10 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from adlmh_jax.engine.build import Engine
+from adlmh_jax.engine.compiling import compile_quickly
 from adlmh_jax.engine.config import RunConfig
+from adlmh_jax.engine.done import Done, Resumption, RunState
+from adlmh_jax.engine.inputs import Inputs, join
 from adlmh_jax.engine.keeping import Draws
 from adlmh_jax.engine.progress import Meter
 from adlmh_jax.engine.rounds import Kept, Phase, warmup_epochs
@@ -32,52 +35,12 @@ from adlmh_jax.moves import KernelData
 from adlmh_jax.types import Array, Chains, as_array
 
 AXIS = "superchains"
+ONE_BY_ONE = ("cpu",)  # platforms where superchains take turns on a device: elsewhere, all at once
 CHUNK_SECONDS = 0.5  # how often the host looks in
 MAX_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
 MAX_CHUNK_ROUNDS = 64  # that keep draws: a chunk of one round fills room for all of them with zeros
 MAX_BARE_ROUNDS = 1 << 16  # that keep none
 PHASE_NAMES = {"warmup": "warm-up", "samples": "sampling"}  # as people see them
-
-
-class RunState(NamedTuple):
-    """Everything that a run needs to go on: with the run's key, a checkpoint."""
-
-    next_round: int
-    superchains: SuperchainState
-
-
-class Resumption(NamedTuple):
-    """Where a run can go on: at the end of a round all of whose draws were recorded."""
-
-    state: RunState
-    num_samples: int
-
-
-class Done(NamedTuple):
-    """How far a run is.
-
-    Attributes
-    ----------
-    state
-        The chains where they are.
-    num_warmup, num_samples
-        Draws made in warm-up and in sampling.
-    parts
-        Recorded draws.
-    before_last
-        Where to go on if the last round made draws that were not asked for: before it.
-    """
-
-    state: RunState
-    num_warmup: int
-    num_samples: int
-    parts: list[Draws]
-    before_last: Resumption | None = None
-
-    @property
-    def resumption(self) -> Resumption:
-        """Where to go on."""
-        return self.before_last or Resumption(self.state, self.num_samples)
 
 
 class Host(NamedTuple):
@@ -103,7 +66,17 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of a run and how superchains are laid on them."""
+    """The devices of a run and how superchains are laid on them.
+
+    Attributes
+    ----------
+    mesh
+        The devices, which share the superchains evenly.
+    is_mapped
+        Whether the superchains of a device run one after the other, each by the branch of the
+        entry that it moves. If not, they run together, and by all the branches that any of them
+        needs.
+    """
 
     mesh: Mesh
     is_mapped: bool
@@ -117,6 +90,12 @@ class Devices:
         """Return a number of superchains that all devices share evenly; the last run in vain."""
         return -(-num_superchains // self.mesh.size) * self.mesh.size
 
+    def free_bytes(self) -> int | None:
+        """Return how much memory of their own the devices have free; None if they have none."""
+        own = [device.memory_stats() or {} for device in self.mesh.local_devices]
+        free = [stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0) for stats in own]
+        return min(free) * self.mesh.size if all("bytes_limit" in stats for stats in own) else None
+
 
 def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devices:
     """Lay superchains over devices: those given, or as many as there are superchains."""
@@ -128,34 +107,39 @@ def choose_devices(devices: Sequence[Any] | None, num_superchains: int) -> Devic
         )
     chosen = chosen[: max(1, min(len(chosen), num_superchains))]
     mesh = Mesh(np.array(chosen), (AXIS,), axis_types=(AxisType.Auto,))
-    return Devices(mesh, chosen[0].platform == "cpu")
+    # One superchain of a device has nothing to run together with: its branch can be a branch.
+    is_alone = len(chosen) == num_superchains
+    return Devices(mesh, is_alone or chosen[0].platform in ONE_BY_ONE)
 
 
-def place(
-    devices: Devices, engine: Engine, data: KernelData, chains: Chains, start: Start
-) -> RunState:
+def place(devices: Devices, engine: Engine, data: Inputs, chains: Chains, start: Start) -> RunState:
     """Put the superchains on their devices; their chains, ``[S, ...]``, come from the host."""
     learned = engine.init_schedule(chains.log_terms.shape[-1])
     return RunState(0, _init_superchains(engine.spec, devices, data, learned, chains, start))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@compile_quickly(static_argnums=(0, 1))
 def _init_superchains(
     spec: EngineSpec,
     devices: Devices,
-    data: KernelData,
+    data: Inputs,
     learned: Any,
     chains: Chains,
     start: Start,
 ) -> SuperchainState:
     """Return superchains at their chains, laid over the devices."""
-    init = functools.partial(init_superchain, spec, data, learned)
-    return lax.with_sharding_constraint(jax.vmap(init)(chains, start), devices.sharding)
+
+    def init(own: Any, chains: Chains, start: Start) -> SuperchainState:
+        return init_superchain(spec, join(data.common, own), learned, chains, start)
+
+    fresh = jax.vmap(init)(data.own, chains, start)
+    return lax.with_sharding_constraint(fresh, devices.sharding)
 
 
-def share(devices: Devices, tree: Any) -> Any:
-    """Put arrays that all superchains read on every device."""
-    return _put(tree, NamedSharding(devices.mesh, PartitionSpec()))
+def share(devices: Devices, data: Inputs) -> Inputs:
+    """Put arrays that all superchains read on every device, and others where they are read."""
+    everywhere = NamedSharding(devices.mesh, PartitionSpec())
+    return Inputs(_put(data.common, everywhere), _put(data.own, devices.sharding))
 
 
 def _put(tree: Any, sharding: NamedSharding) -> Any:
@@ -193,12 +177,12 @@ class Stretch(NamedTuple):
     num_rounds: Array
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
+@compile_quickly(static_argnums=(0, 1, 2), donate_argnums=6)
 def _run_chunk(
     spec: EngineSpec,
     devices: Devices,
     max_rounds: int,
-    data: KernelData,
+    data: Inputs,
     stretch: Stretch,
     key_data: Array,
     superchains: SuperchainState,
@@ -206,19 +190,23 @@ def _run_chunk(
     """Run a stretch of all superchains; keep ``[S, max_rounds * draws, ...]``."""
 
     def run_local(
-        data: KernelData, stretch: Stretch, key_data: Array, superchains: SuperchainState
+        data: Inputs, stretch: Stretch, key_data: Array, superchains: SuperchainState
     ) -> tuple[SuperchainState, Kept]:
-        def run_one(superchain: tuple[Array, SuperchainState]) -> tuple[SuperchainState, Kept]:
-            return _run_rounds(spec, max_rounds, data, stretch, *superchain)
+        def run_one(
+            superchain: tuple[Any, Array, SuperchainState],
+        ) -> tuple[SuperchainState, Kept]:
+            own, key_data, state = superchain
+            own_data = join(data.common, own)
+            return _run_rounds(spec, max_rounds, own_data, stretch, key_data, state)
 
         over_superchains = lax.map if devices.is_mapped else lambda f, xs: jax.vmap(f)(xs)
-        return over_superchains(run_one, (key_data, superchains))
+        return over_superchains(run_one, (data.own, key_data, superchains))
 
     sharded, everywhere = PartitionSpec(AXIS), PartitionSpec()
     return jax.shard_map(
         run_local,
         mesh=devices.mesh,
-        in_specs=(everywhere, everywhere, sharded, sharded),
+        in_specs=(Inputs(everywhere, sharded), everywhere, sharded, sharded),
         out_specs=(sharded, sharded),
         check_vma=False,
     )(data, stretch, key_data, superchains)
@@ -259,7 +247,7 @@ class Run(NamedTuple):
     Attributes
     ----------
     spec, data
-        The engine, its arrays on every device.
+        The engine, its arrays on the devices.
     devices
         Where it runs.
     key_data
@@ -269,7 +257,7 @@ class Run(NamedTuple):
     """
 
     spec: EngineSpec
-    data: KernelData
+    data: Inputs
     devices: Devices
     key_data: np.ndarray
     max_rounds: int

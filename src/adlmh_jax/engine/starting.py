@@ -1,7 +1,7 @@
 """Starting points of finite density: prior draws, and repairs where they fail."""
 
-import functools
-from collections.abc import Callable, Container
+import itertools
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +11,10 @@ from jax import lax
 
 from adlmh_jax.engine.annealing import MIN_PARTICLES, MIN_ROUNDS
 from adlmh_jax.engine.build import Engine
+from adlmh_jax.engine.compiling import compile_quickly
 from adlmh_jax.engine.config import RunConfig
-from adlmh_jax.engine.keys import START, fold_in
+from adlmh_jax.engine.inputs import join, split
+from adlmh_jax.engine.keys import Addresses, fold_in_words
 from adlmh_jax.engine.rounds import anneal_until, warmup_epochs
 from adlmh_jax.engine.step import draw, move
 from adlmh_jax.engine.superchain import Start
@@ -32,83 +34,94 @@ class Started(NamedTuple):
     Attributes
     ----------
     chains
-        At points of finite density.
+        At points of finite density, ``[S, ..., C]``, on the host.
     num_runs
-        How often the program was run for each chain, ``[C]``.
+        How often the program was run for each chain, ``[S, C]``.
     is_repaired
-        Whether some are no prior draws, but had single choices moved.
+        Whether some chains of a superchain are no prior draws, but had single choices moved,
+        ``[S]``.
     """
 
     chains: Chains
-    num_runs: Any
-    is_repaired: bool
+    num_runs: np.ndarray
+    is_repaired: np.ndarray
 
 
-def start_chains(
-    program: Program, key: Key, num_chains: int, given: Position | None = None
+def start_superchains(
+    program: Program, addresses: Addresses, num_chains: int, together: bool = False
 ) -> Started:
     """Start chains at points of finite density: prior draws, repaired choice by choice if need be.
+
+    What becomes of a superchain depends on its own key alone, not on which others there are.
 
     Parameters
     ----------
     program
         The compiled model.
-    key
-        Of all starting points.
+    addresses
+        Of the superchains.
     num_chains
-        How many.
-    given
-        Values ``[C, ...]`` of the sites that are not to be drawn. Default: those that the program
-        is to start with.
-
-    Returns
-    -------
-    The chains.
+        Of each superchain.
+    together
+        Whether the chains of a superchain start at one point.
 
     Raises
     ------
     ModelError
         If a chain finds no point of finite density; it names the terms that prevent it.
     """
-    if given is None:
-        given = {n: _for_each_chain(program, n, num_chains) for n in program.init}
-    chains, num_runs = build_draw(program)(key, num_chains, given)
-    is_repaired = bool(_num_impossible(chains).any())
-    if is_repaired:
-        chains = repair(program, fold_in(key, MAX_TRIES), chains, given)
-    program.check_given(chains, given)
-    if _num_impossible(chains).any():
-        raise program.no_finite_start(chains, MAX_TRIES)
+    each = 1 if together else num_chains
+    given = {name: _for_each_chain(program, name, addresses.numbers, each) for name in program.init}
+    owners = np.repeat(addresses.datasets, each)
+    empty = _by_superchain(program.empty_chains(owners.size, given, owners), each)
+    kernel, data = build_start(program)
+    is_given = np.array([name in given for name in program.sites.names])
+    inputs = split(data, addresses.datasets)
+    drawn = _draw_each(kernel, inputs.common, inputs.own, empty, addresses.start_keys, is_given)
+    chains, num_runs = jax.tree.map(np.asarray, drawn)
+    is_repaired = np.any(_num_impossible(chains), axis=1)
+    if is_repaired.any():
+        keys = fold_in_words(addresses.start_keys, np.array(MAX_TRIES))
+        chains = repair(program, keys, chains, given, addresses.datasets)
+    _check_start(program, addresses, chains, given)
+    if together:
+        chains = jax.tree.map(lambda leaf: np.repeat(leaf, num_chains, axis=-1), chains)
     return Started(chains, num_runs, is_repaired)
 
 
-def _for_each_chain(program: Program, name: str, num_chains: int) -> Any:
-    """Return the starting values of a site, ``[C, ...]``: one for all chains, or one for each.
+def _for_each_chain(program: Program, name: str, numbers: np.ndarray, each: int) -> Any:
+    """Return the starting values of a site, ``[S * C, ...]``: one for all chains, or one for each.
 
     Superchains that fill up the devices start where the last chain does.
     """
     value, shape = np.asarray(program.init[name]), program.sites[name].shape
+    chains = (numbers[:, None] * each + np.arange(each)).ravel()
     if value.shape == shape:
-        return np.broadcast_to(value, (num_chains, *shape))
-    missing = num_chains - len(value)
-    return np.concatenate([value, np.repeat(value[-1:], max(0, missing), axis=0)])[:num_chains]
+        return np.broadcast_to(value, (chains.size, *shape))
+    return value[np.minimum(chains, len(value) - 1)]
 
 
-def start_superchains(
-    program: Program, key: Key, num_superchains: int, num_chains: int, together: bool = False
-) -> Started:
-    """Start all chains, ``[S, ..., C]``, on the host; those of a superchain together, if asked."""
-    each = 1 if together else num_chains
-    started = start_chains(program, fold_in(key, START), num_superchains * each)
+def _by_superchain(chains: Chains, each: int) -> Chains:
+    """Return chains ``[..., S * C]`` as ``[S, ..., C]``."""
 
-    def by_superchain(leaf: Array) -> np.ndarray:
+    def divide(leaf: Array) -> np.ndarray:
         array = np.asarray(leaf)
-        spread = np.repeat(array, num_chains, axis=-1) if together else array
-        return np.moveaxis(spread.reshape(len(array), num_superchains, num_chains), 1, 0)
+        return np.moveaxis(array.reshape(len(array), -1, each), 1, 0)
 
-    chains = jax.tree.map(by_superchain, started.chains)
-    num_runs = np.asarray(started.num_runs).reshape(num_superchains, each)
-    return Started(chains, num_runs, started.is_repaired)
+    return jax.tree.map(divide, chains)
+
+
+def _check_start(program: Program, addresses: Addresses, chains: Chains, given: Position) -> None:
+    """Raise if starting values are impossible, or if a chain found no starting point."""
+    for dataset in np.unique(addresses.datasets) if given else ():
+        which = np.flatnonzero(addresses.datasets == dataset)
+        own = jax.tree.map(lambda leaf, which=which: np.concatenate(leaf[which], axis=-1), chains)
+        program.of_dataset(int(dataset)).check_given(own, given)
+    is_bad = _num_impossible(chains).any(axis=1)
+    if is_bad.any():
+        first = int(np.argmax(is_bad))
+        own = jax.tree.map(lambda leaf: leaf[first], chains)
+        raise program.of_dataset(int(addresses.datasets[first])).no_finite_start(own, MAX_TRIES)
 
 
 def can_anneal(engine: Engine, config: RunConfig) -> bool:
@@ -131,7 +144,7 @@ def first_beta(started: Started, is_annealed: bool) -> Start:
     """
     num_superchains, num_chains = started.num_runs.shape
     log_evidence = np.log(num_chains / started.num_runs.sum(axis=1))
-    is_known = is_annealed and not started.is_repaired
+    is_known = is_annealed & ~started.is_repaired
     return Start(
         beta=np.full(num_superchains, 0.0 if is_annealed else 1.0),
         log_evidence=np.where(is_known, log_evidence, np.nan),
@@ -154,7 +167,20 @@ def build_draw(program: Program) -> Callable[[Key, int, Position], tuple[Chains,
     return draw_start
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@compile_quickly(static_argnums=0)
+def _draw_each(
+    kernel: Kernel, common: Any, own: Any, empty: Chains, key_data: Array, is_given: Array
+) -> tuple[Chains, Array]:
+    """Run the program for every chain of all superchains."""
+
+    def run_one(own: Any, empty: Chains, key_data: Array) -> tuple[Chains, Array]:
+        key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+        return _draw_until_finite(kernel, join(common, own), empty, key, is_given)
+
+    return jax.vmap(run_one)(own, empty, key_data)
+
+
+@compile_quickly(static_argnums=0)
 def _draw_until_finite(
     kernel: Kernel, data: KernelData, empty: Chains, key: Key, is_given: Array
 ) -> tuple[Chains, Array]:
@@ -189,36 +215,74 @@ def _draw_until_finite(
     return lax.while_loop(is_needed, run, (jnp.int32(0), empty, none))[1:]
 
 
-def repair(program: Program, key: Key, chains: Chains, held: Container[str] = ()) -> Chains:
+def repair(
+    program: Program,
+    keys: np.ndarray,
+    chains: Chains,
+    held: Container[str] = (),
+    datasets: Sequence[int] | np.ndarray = (0,),
+) -> Chains:
     """Move choices, one after the other, in chains where a term is impossible.
 
     They walk, and are drawn from the prior, in turn. A move is made unless it makes more terms
     impossible, until none is. Many counts that must each exceed an observed one are found in this
     way, though a draw of all of them at once never would. Sites that are ``held`` stay where they
-    are.
+    are. Chains are ``[S, ..., C]``, words of keys ``[S, 2]``; each superchain goes by itself.
     """
     sites = program.sites.sites
     proposals = {site.name: walk_or_draw(site) for site in sites}
     kernel, data = build_kernel(program, plan_sites(program, proposals))
+    inputs = split(data, datasets)
     is_held = np.array([site.name in held for site in sites])
     entries = np.unique(np.asarray(data.traits.entry_of)[~is_held[program.sites.site_of]])
-    num_sweeps = max(1, STEPS_PER_CALL // max(1, entries.size))
+    if not entries.size:
+        return chains
+    num_sweeps = max(1, STEPS_PER_CALL // entries.size)
     steps = np.tile(entries.astype(np.int32), num_sweeps)
     sweep_of = np.repeat(np.arange(num_sweeps, dtype=np.int32), entries.size)
-    least, patience, number = np.inf, 0, 0
-    while (num_bad := _num_impossible(chains)).any() and steps.size:
-        if num_bad.sum() < least:
-            least, patience = num_bad.sum(), -(-MAX_STEPS // steps.size)
-        if not patience:
+    least = np.full(len(keys), np.inf)
+    patience = np.zeros(len(keys), int)
+    for number in itertools.count():
+        num_bad = _num_impossible(chains)
+        total = num_bad.sum(axis=1)
+        patience = np.where(total < least, -(-MAX_STEPS // steps.size), patience - 1)
+        least = np.minimum(least, total)
+        is_going = (total > 0) & (patience > 0)
+        if not is_going.any():
             break
-        variants = (sweep_of + number) % 2
-        repaired = _move_in_turn(kernel, data, chains, fold_in(key, number), steps, variants)
-        chains = _replace(num_bad > 0, repaired, chains)
-        patience, number = patience - 1, number + 1
+        moved = _move_each(
+            kernel,
+            inputs.common,
+            inputs.own,
+            chains,
+            fold_in_words(keys, np.array(number)),
+            steps,
+            (sweep_of + number) % 2,
+        )
+        is_changed = (num_bad > 0) & is_going[:, None]
+        chains = jax.tree.map(np.asarray, _replace(is_changed[:, None], moved, chains))
     return chains
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@compile_quickly(static_argnums=0)
+def _move_each(
+    kernel: Kernel,
+    common: Any,
+    own: Any,
+    chains: Chains,
+    key_data: Array,
+    entries: Array,
+    variants: Array,
+) -> Chains:
+    """Move entries of all superchains, one after the other, in the variants given."""
+
+    def run_one(own: Any, chains: Chains, key_data: Array) -> Chains:
+        key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
+        return _move_in_turn(kernel, join(common, own), chains, key, entries, variants)
+
+    return jax.vmap(run_one)(own, chains, key_data)
+
+
 def _move_in_turn(
     kernel: Kernel, data: KernelData, chains: Chains, key: Key, entries: Array, variants: Array
 ) -> Chains:
@@ -235,8 +299,8 @@ def _move_in_turn(
 
 
 def _num_impossible(chains: Chains) -> np.ndarray:
-    """Return the number of terms that are not finite in each chain, ``[C]``."""
-    return np.sum(~np.isfinite(chains.log_terms), axis=0)
+    """Return the number of terms that are not finite in each chain, ``[S, C]``."""
+    return np.sum(~np.isfinite(chains.log_terms), axis=1)
 
 
 def _replace(is_bad: Array | np.ndarray, new: Chains, old: Chains) -> Chains:

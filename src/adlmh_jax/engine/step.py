@@ -5,12 +5,11 @@ branch of its site runs.
 """
 
 import jax.numpy as jnp
-from jax import lax
 
 from adlmh_jax.engine.counts import Counts, empty_counts
 from adlmh_jax.engine.entry import EntryView, StepInfo, Steps, first_steps, flat, view_entry
-from adlmh_jax.engine.inplace import add_at, keep_inside, run_branch
-from adlmh_jax.graph import read_rows, write_rows
+from adlmh_jax.engine.inplace import add_at, follow, keep_inside, only_here, run_branch
+from adlmh_jax.graph import read_row, read_rows, write_rows
 from adlmh_jax.moves import Accept, Before, Kernel, KernelData, Moved, accept_by_ratio
 from adlmh_jax.types import Array, Banks, Chains, float_type
 
@@ -63,18 +62,19 @@ def move(
     if counts is None:
         has_moved = jnp.zeros((kernel.num_components, num_chains), bool)
         counts = empty_counts(kernel.num_slots, has_moved)
-    variant = jnp.asarray(variant)
+    group = _group_of(data, entry, variant)
 
     def move_in(index: int, turn: Array, carry: tuple[Chains, StepInfo, Counts]) -> tuple:
         chains, info, counts = carry
-        view = view_entry(kernel, data, index, entry, variant)
+        is_here = group == index
+        own_entry, own_variant = follow(is_here, (jnp.asarray(entry), jnp.asarray(variant)))
+        view = view_entry(kernel, data, index, own_entry, own_variant, is_here)
         chains, moved, before = view.move(keep_inside(words, turn), chains, steps, accept)
-        counts = _count(view, counts, moved, before, variant)
+        counts = _count(view, counts, moved, before, own_variant)
         if units is not None:
             counts = counts._replace(jumps=_add_jumps(view, counts.jumps, moved, before, units))
         return chains, view.observe(info, moved, before), counts
 
-    group = _group_of(data, entry, variant)
     return run_branch(group, len(kernel.groups), move_in, (chains, nothing, counts))
 
 
@@ -119,7 +119,8 @@ def draw(
 
 def _group_of(data: KernelData, entry: Array | int, variant: Array | int) -> Array:
     """Return the index of the group that moves an entry; -1 for none."""
-    return jnp.where(jnp.asarray(entry) < 0, -1, data.group_of[variant, entry])
+    group = read_row(read_row(data.group_of, variant), jnp.maximum(entry, 0))
+    return jnp.where(jnp.asarray(entry) < 0, -1, group)
 
 
 def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, variant: Array) -> Counts:
@@ -130,10 +131,12 @@ def _count(view: EntryView, counts: Counts, moved: Moved, before: Before, varian
     invalid = jnp.sum(flat(moved.is_invalid[None]), axis=-1)
     scaled, taken = counts.scaled, counts.taken
     if view.branch.has_scale:
-        scaled = add_at(scaled, accepted, at)
+        is_scaled = jnp.array([view.branch.is_scaled(v) for v in (0, 1)])[variant]
+        scaled = add_at(scaled, accepted * is_scaled, at)
     if view.branch.variant.is_compared:
-        new = lax.dynamic_slice(taken, (variant, at), (1, accepted.size)) + accepted
-        taken = lax.dynamic_update_slice(taken, new.astype(taken.dtype), (variant, at))
+        is_taken = jnp.arange(2) == variant
+        new = jnp.where(is_taken, accepted[:, None], 0).astype(taken.dtype)
+        taken = write_rows(taken, read_rows(taken, at, accepted.size) + new, at)
     has_moved = counts.has_moved
     for index, rows in enumerate(by_value):
         first = view.component_at(index)
@@ -155,7 +158,9 @@ def _add_jumps(view: EntryView, jumps: Array, moved: Moved, before: Before, unit
     for index, number, new, old in view.values(moved, before):
         distance = flat(jnp.asarray(new, float_type()) - jnp.asarray(old, float_type()))
         bank = units[view.branch.reads[index].bank]
-        unit = lax.dynamic_slice_in_dim(bank, view.read_at[index], distance.shape[0])
+        unit = read_rows(bank, view.read_at[index], distance.shape[0])
         square = jnp.sum(jnp.minimum((distance / unit[:, None]) ** 2, MAX_JUMP**2), axis=-1)
         squares.append(jnp.sum(square.reshape(number, -1), axis=1))
-    return add_at(jumps, jnp.concatenate(squares), view.slot_at)
+    total = jnp.concatenate(squares)
+    # Values that stay may be infinite, and have no distance to themselves.
+    return add_at(jumps, only_here(view.is_here, total, jnp.zeros_like(total)), view.slot_at)

@@ -211,9 +211,13 @@ def run_epoch(
         )
         return watching.learn(learned, sight)
 
-    tuning = lax.cond(phase.is_adapting, learn_pace, lambda same: same, state.tuning)
-    is_learning = phase.is_adapting & (state.annealing.beta >= 1.0)  # not on the way there
-    schedule = lax.cond(is_learning, learn_schedule, lambda same: same, state.schedule)
+    def learn_when_there(learned: Any) -> Any:
+        return lax.cond(state.annealing.beta >= 1.0, learn_schedule, _as_it_is, learned)
+
+    # One condition in the other: the phase is the same for superchains that run together, and a
+    # condition in which they may differ would be computed for all of them in both phases.
+    tuning = lax.cond(phase.is_adapting, learn_pace, _as_it_is, state.tuning)
+    schedule = lax.cond(phase.is_adapting, learn_when_there, _as_it_is, state.schedule)
     tallies, entry_tallies = _tally(kernel, data, state, entries, counts)
     new = SuperchainState(
         chains=chains,
@@ -302,6 +306,10 @@ def _tally(
         update_tallies(state.tallies, *gather(data.traits.component_of, kernel.num_components)),
         update_tallies(state.entry_tallies, *gather(data.traits.entry_of, kernel.num_entries)),
     )
+
+
+def _as_it_is(same: Any) -> Any:
+    return same
 
 
 def _split(tree: Any, num_parts: int) -> Any:

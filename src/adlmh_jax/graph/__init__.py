@@ -12,7 +12,15 @@ from adlmh_jax.graph.alignment import (
 )
 from adlmh_jax.graph.batching import map_last
 from adlmh_jax.graph.comparison import begins_with
-from adlmh_jax.graph.constants import are_equal, stack, to_bytes
+from adlmh_jax.graph.constants import (
+    PerDataset,
+    are_equal,
+    holds,
+    is_common,
+    of_dataset,
+    stack,
+    to_bytes,
+)
 from adlmh_jax.graph.digest import digest_computation, digest_data
 from adlmh_jax.graph.elimination import (
     Elimination,
@@ -24,11 +32,21 @@ from adlmh_jax.graph.elimination import (
     plan_elimination,
     take,
 )
+from adlmh_jax.graph.folding import host_array
 from adlmh_jax.graph.fragments import Cutter
 from adlmh_jax.graph.gamma import threefry
-from adlmh_jax.graph.graph import Graph, trace_graph
-from adlmh_jax.graph.layout import Layout, Rows, Slot, make_layout, read_rows, take_rows, write_rows
-from adlmh_jax.graph.operations import Code, Fragment, Operation, run_at_each
+from adlmh_jax.graph.graph import Graph, shapes_of, trace_graph
+from adlmh_jax.graph.layout import (
+    Layout,
+    Rows,
+    Slot,
+    make_layout,
+    read_row,
+    read_rows,
+    take_rows,
+    write_rows,
+)
+from adlmh_jax.graph.operations import Code, Fragment, Node, Operation, run_at_each
 from adlmh_jax.graph.probing import Probe, find_offender
 from adlmh_jax.graph.randomness import (
     KEY_WORDS,
@@ -42,6 +60,12 @@ from adlmh_jax.graph.slicing import Demand, Slicer, add_input
 from adlmh_jax.graph.switches import Switched, find_switches, sum_where
 
 __all__ = [
+    "PerDataset",
+    "holds",
+    "host_array",
+    "is_common",
+    "of_dataset",
+    "shapes_of",
     "ALL",
     "Alignments",
     "Code",
@@ -54,6 +78,7 @@ __all__ = [
     "MAX_BULK_WORDS",
     "Layout",
     "Noise",
+    "Node",
     "Operation",
     "Probe",
     "Rows",
@@ -82,6 +107,7 @@ __all__ = [
     "noise_sources",
     "pick",
     "plan_elimination",
+    "read_row",
     "read_rows",
     "reduce_to_elements",
     "run_at_each",

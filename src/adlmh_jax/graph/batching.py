@@ -175,7 +175,7 @@ def _scan(equation: core.JaxprEqn, operands: list[Batched], size: int) -> Any:
 
 
 def _while(equation: core.JaxprEqn, operands: list[Batched], size: int) -> Any:
-    """Loop as often for all chains; where each decides for itself, `jax.vmap` knows how."""
+    """Loop until the last chain is done; those that are done before stay as they are."""
     params = equation.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, rest = operands[:num_cond], operands[num_cond:]
@@ -190,7 +190,17 @@ def _while(equation: core.JaxprEqn, operands: list[Batched], size: int) -> Any:
         operands = [*body_consts, *zip(carry, flags, strict=True)]
         return _run(params["body_jaxpr"], operands, size)
 
-    if _find_batched(body, values) != flags or any(_find_batched(cond, values)):
+    if any(_find_batched(cond, values)):
+        spread = [_spread(operand, size) for operand in initial]
+        flags = [True] * len(flags)
+
+        def go_on(carry: Sequence[Array]) -> list[Array]:
+            is_on = _spread(cond(carry)[0], size)
+            new = [_spread(result, size) for result in body(carry)]
+            return [jnp.where(is_on, n, o) for n, o in zip(new, carry, strict=True)]
+
+        return lax.while_loop(lambda c: jnp.any(_spread(cond(c)[0], size)), go_on, spread)
+    if _find_batched(body, values) != flags:
         return NotImplemented
     results = lax.while_loop(
         lambda carry: cond(carry)[0][0], lambda carry: [value for value, _ in body(carry)], values

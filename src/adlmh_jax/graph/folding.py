@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.graph.operations import Code, Fragment, Node, run_unfused
+from adlmh_jax.graph.constants import PerDataset, of_dataset
+from adlmh_jax.graph.operations import Code, Fragment, Node, run_unfused, run_unfused_at_each
 
 # Cheap to recompute and larger than their inputs: they stay nodes even when their value is known.
 EXPANDING = {"broadcast_in_dim", "iota"}
@@ -104,6 +105,21 @@ class Constants(MutableMapping[int, Any]):
     def settle(self, wanted: Iterable[int]) -> None:
         """Compute values that were put off, and what they follow from, in one go."""
         nodes = self._needed(wanted)
+        for part in self._by_datasets(nodes):
+            self._compute(part)
+
+    def _by_datasets(self, nodes: list[Node]) -> tuple[list[Node], list[Node]]:
+        """Tell what is the same for all data sets from what each has of its own."""
+        own = {number for number, value in self._values.items() if isinstance(value, PerDataset)}
+        parts: tuple[list[Node], list[Node]] = ([], [])
+        for node in nodes:
+            is_own = not own.isdisjoint(node.inputs)
+            parts[is_own].append(node)
+            own.update(node.outputs if is_own else ())
+        return parts
+
+    def _compute(self, nodes: list[Node]) -> None:
+        """Compute operations that follow each other."""
         computed = [node for node in nodes if node.primitive.name not in EXPANDING]
         made = {number for node in nodes for number in node.outputs}
         given = {n: self._values[n] for node in nodes for n in node.inputs if n not in made}
@@ -113,11 +129,16 @@ class Constants(MutableMapping[int, Any]):
             self._values.update(zip(outputs, map(_to_host, results), strict=True))
         for node in nodes:
             if node.primitive.name in EXPANDING:
-                operands = [self._values[number] for number in node.inputs]
-                is_plain = all(map(_is_on_host, operands))
-                self._note(node, _run_on_host(node, operands) if is_plain else node.run(operands))
+                self._note(node, _run_expanding(node, [self._values[n] for n in node.inputs]))
             for number in node.outputs:
                 self._pending.pop(number, None)
+
+    def of_dataset(self, number: int) -> "Constants":
+        """Return the values of one data set."""
+        self.settle(self._pending)
+        own = Constants()
+        own._values = {n: of_dataset(value, number) for n, value in self._values.items()}
+        return own
 
     def _note(self, node: Node, results: list[Any]) -> None:
         self._values.update(zip(node.outputs, results, strict=True))
@@ -140,8 +161,25 @@ def _compute(fragment: Fragment, given: dict[int, Any]) -> list[Any]:
     """Compute a fragment now, even if what asks for it is being traced."""
     if any(isinstance(value, jax.core.Tracer) for value in given.values()):
         return fragment.run(given)
+    own = {n: value.values for n, value in given.items() if isinstance(value, PerDataset)}
+    common = {n: value for n, value in given.items() if n not in own}
     with jax.ensure_compile_time_eval():
-        return run_unfused(Code(fragment), given)
+        if own:
+            results = run_unfused_at_each(Code(fragment), common, own)
+            return [PerDataset(np.asarray(result)) for result in results]
+        return run_unfused(Code(fragment), common)
+
+
+def _run_expanding(node: Node, operands: list[Any]) -> list[Any]:
+    """Apply a primitive of `EXPANDING`, for each data set if they differ."""
+    own = [operand for operand in operands if isinstance(operand, PerDataset)]
+    if own:
+        each = [
+            _run_on_host(node, [of_dataset(operand, number) for operand in operands])[0]
+            for number in range(len(own[0].values))
+        ]
+        return [PerDataset(np.stack(each))]
+    return _run_on_host(node, operands) if all(map(_is_on_host, operands)) else node.run(operands)
 
 
 def host_array(value: Any) -> Any:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from adlmh_jax.graph.constants import PerDataset
 from adlmh_jax.graph.folding import EXPANDING, Constants, host_array
 from adlmh_jax.graph.operations import Node
 
@@ -168,13 +169,24 @@ def primitive_has_effects(node: Node) -> bool:
     return node.primitive.name in ("debug_callback", "io_callback", "debug_print")
 
 
+def shapes_of(inputs: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return what JAX can trace a function with."""
+    return {n: jax.ShapeDtypeStruct(value.shape, value.dtype) for n, value in inputs.items()}
+
+
 def trace_graph(function: Callable, inputs: Mapping[str, Any]) -> tuple[Graph, Any]:
-    """Trace ``function(inputs)``; return the graph and the tree of the results' numbers."""
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(dict(inputs))
+    """Trace ``function(inputs)``; return the graph and the tree of the results' numbers.
+
+    Inputs that data sets have of their own are unknown to the function, and known to the graph.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(shapes_of(inputs))
     graph = Graph(source=closed)
     names = sorted(inputs)  # the order in which JAX flattens a dict
     numbers = [graph.new_value(inputs[name]) for name in names]
     graph.inputs = dict(zip(names, numbers, strict=True))
+    for name, number in graph.inputs.items():
+        if isinstance(inputs[name], PerDataset):
+            graph.constants[number] = inputs[name]
     constants = [graph.constant(value) for value in closed.consts]
     results = graph.inline(closed.jaxpr, constants, numbers)
     return graph, jax.tree.unflatten(jax.tree.structure(shapes), results)

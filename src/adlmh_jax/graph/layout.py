@@ -123,9 +123,16 @@ def make_layout(shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> Layout:
 
 def read_rows(bank: Array, offset: Array | int, size: int) -> Array:
     """Return ``size`` rows ``[size, C]`` from ``offset``, without a copy where XLA can fuse it."""
-    return lax.dynamic_slice_in_dim(bank, offset, size, axis=0)
+    if isinstance(offset, int):
+        return lax.slice_in_dim(bank, offset, offset + size, axis=0)
+    return lax.dynamic_slice_in_dim(bank, offset, size, axis=0, allow_negative_indices=False)
 
 
 def write_rows(bank: Array, rows: Array, offset: Array | int) -> Array:
     """Return the bank with ``rows`` at ``offset``; in place inside a loop."""
-    return lax.dynamic_update_slice_in_dim(bank, rows, offset, axis=0)
+    return lax.dynamic_update_slice_in_dim(bank, rows, offset, 0, allow_negative_indices=False)
+
+
+def read_row(array: Array, index: Array | int) -> Array:
+    """Return ``array[index]``; JAX would look whether the index is negative, at each of them."""
+    return lax.dynamic_index_in_dim(array, index, keepdims=False, allow_negative_indices=False)

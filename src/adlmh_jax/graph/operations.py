@@ -95,7 +95,10 @@ class Code:
         return hash(self.signature)
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options={"xla_disable_hlo_passes": "fusion"})
+UNFUSED = {"xla_disable_hlo_passes": "fusion"}
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=UNFUSED)
 def run_unfused(code: Code, known: Mapping[int, Any]) -> list[Any]:
     """Compute a fragment, each operation rounding by itself, as if they were run one by one.
 
@@ -104,7 +107,10 @@ def run_unfused(code: Code, known: Mapping[int, Any]) -> list[Any]:
     return code.fragment.run(known)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def run_at_each(code: Code, known: Mapping[int, Any], inputs: Mapping[int, Any]) -> list[Any]:
+def _run_rows(code: Code, known: Mapping[int, Any], inputs: Mapping[int, Any]) -> list[Any]:
     """Compute a fragment for each row of its inputs, one after the other: by the same code."""
     return lax.map(lambda values: code.fragment.run({**known, **values}), dict(inputs))
+
+
+run_at_each = jax.jit(_run_rows, static_argnums=0)
+run_unfused_at_each = jax.jit(_run_rows, static_argnums=0, compiler_options=UNFUSED)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.engine import MAX_TRIES, SuperchainState, repair
+from adlmh_jax.engine import MAX_TRIES, SuperchainState, repair, words_of
 from adlmh_jax.interop.functional import Algorithm, as_algorithm, check_values
 from adlmh_jax.model import Outputs, Program, compile_model, listed
 from adlmh_jax.proposals import foresee_functions
@@ -189,7 +189,9 @@ def start(
         return position
     program = binding.program
     if held or not chosen:
-        chains = repair(program, key, jax.jit(program.chains_at)(position), held)
+        there = jax.tree.map(lambda leaf: leaf[None], jax.jit(program.chains_at)(position))
+        repaired = repair(program, words_of(key)[None], there, held)
+        chains = jax.tree.map(lambda leaf: leaf[0], repaired)
         if held or np.all(np.isfinite(chains.log_terms)):
             return program.latent_layout.unpack(chains.latent)
         raise program.no_finite_start(chains, MAX_TRIES)

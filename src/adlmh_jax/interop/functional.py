@@ -16,6 +16,7 @@ from adlmh_jax.engine import (
     SuperchainState,
     build_draw,
     build_engine,
+    compile_quickly,
     init_superchain,
     run_round,
 )
@@ -180,7 +181,7 @@ def as_algorithm(
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@compile_quickly(static_argnums=0)
 def _iterate(
     spec: EngineSpec, data: KernelData, is_adapting: Array, key: Key, state: SuperchainState
 ) -> tuple[SuperchainState, IterationInfo]:

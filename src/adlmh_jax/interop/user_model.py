@@ -174,27 +174,35 @@ def run_model(
         The run.
     """
     files = files or Files()
-    for path in files:
-        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-            raise ValueError(
-                f"`{path}` cannot be written: `{path.parent}` is no writable directory."
-            )
+    check_files(files)
     model = find_model(name)
     args, kwargs = load_arguments(arguments)
-    _check_arguments(model, args, kwargs)
+    check_arguments(model, args, kwargs)
     result = sample(seed, model, args, kwargs, outputs=outputs, **settings)
     if files.draws is not None:
         data = result.to_arviz()
         data["posterior"].attrs[DIAGNOSIS] = json.dumps(result.diagnose().as_dict())
         data.to_netcdf(str(files.draws))
     if files.summary is not None:
-        save_text(files.summary, summary_text(result))
+        told = {**tell(result), **sizes(result)}
+        save_text(files.summary, json.dumps(told, indent=1) + "\n")
     if files.report is not None:
         result.report(files.report)
     return result
 
 
-def _check_arguments(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> None:
+def check_files(files: Files) -> None:
+    """Refuse files that cannot be written."""
+    for path in files:
+        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise ValueError(
+                f"`{path}` cannot be written: `{path.parent}` is no writable directory."
+            )
+
+
+def check_arguments(
+    model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any], place: str = ""
+) -> None:
     """Refuse arguments that the model does not take."""
     signature = inspect.signature(model)
     try:
@@ -202,21 +210,26 @@ def _check_arguments(model: Callable[..., Any], args: tuple, kwargs: Mapping[str
     except TypeError as error:
         takes = ", ".join(signature.parameters) or "nothing"
         raise ValueError(
-            f"The arguments do not fit the model, which takes {takes}: {error}."
+            f"The arguments{place} do not fit the model, which takes {takes}: {error}."
         ) from None
 
 
-def summary_text(result: Result) -> str:
-    """Return verdict, remedies and table of a run as JSON; what is no number is null."""
+def tell(result: Result) -> dict[str, Any]:
+    """Return verdict, remedies and table of a run for JSON; what is no number is null."""
     table = result.summary().to_dict(orient="index")
-    told = {
+    return {
         **result.diagnose().as_dict(),
         "table": {
             name: {column: float(v) if np.isfinite(v) else None for column, v in row.items()}
             for name, row in table.items()
         },
+    }
+
+
+def sizes(result: Result) -> dict[str, Any]:
+    """Return how large a run was, and how long it took."""
+    return {
         "num_chains": result.num_chains,
         "num_draws": result.num_draws,
         "seconds": result.seconds,
     }
-    return json.dumps(told, indent=1) + "\n"

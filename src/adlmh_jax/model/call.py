@@ -1,12 +1,14 @@
 """A model with its arguments, and what one run of it did."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpyro
 from numpyro import handlers
 
+from adlmh_jax.graph import PerDataset
 from adlmh_jax.model import errors
 from adlmh_jax.model.distributions import is_delta
 from adlmh_jax.types import Array, Key, Model, Position
@@ -16,16 +18,49 @@ Outputs = str | list[str] | tuple[str, ...] | Callable[[dict[str, Array]], Any] 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A model, what to call it with, and what is asked of it."""
+    """A model, what to call it with, and what is asked of it.
+
+    Attributes
+    ----------
+    model, args, kwargs
+        The model and its arguments; those of the first data set, if there are many.
+    outputs
+        What is asked of it.
+    own
+        What each data set has in the place of an argument, by the place of the leaf among those of
+        the arguments.
+    num_datasets
+        How many there are.
+    """
 
     model: Model
     args: tuple
     kwargs: Mapping[str, Any]
     outputs: Outputs
+    own: Mapping[int, PerDataset] = field(default_factory=dict)
+    num_datasets: int = 1
 
     def run(self, position: Position, key: Key) -> "ModelRun":
         """Run the model once with its latent sites at ``position`` (others are drawn)."""
         return run_model(self.model, self.args, self.kwargs, position, key)
+
+    @property
+    def data(self) -> dict[str, PerDataset]:
+        """What data sets have of their own, by the names of inputs."""
+        return {f"data {place}": values for place, values in self.own.items()}
+
+    def with_data(self, inputs: Mapping[str, Any]) -> "ModelCall":
+        """Return the call with these in the place of what data sets have of their own."""
+        return self._replaced({place: inputs[f"data {place}"] for place in self.own})
+
+    def of_dataset(self, number: int) -> "ModelCall":
+        """Return the call of one data set."""
+        return self._replaced({place: own.values[number] for place, own in self.own.items()})
+
+    def _replaced(self, new: Mapping[int, Any]) -> "ModelCall":
+        leaves, tree = jax.tree.flatten((self.args, dict(self.kwargs)))
+        args, kwargs = jax.tree.unflatten(tree, [new.get(i, v) for i, v in enumerate(leaves)])
+        return replace(self, args=args, kwargs=kwargs, own={}, num_datasets=1)
 
 
 @dataclass(frozen=True)
@@ -83,3 +118,9 @@ def run_model(model: Model, args: tuple, kwargs: Mapping, position: Position, ke
     with handlers.trace() as trace:
         returned = handlers.substitute(seeded, data=position)(*args, **kwargs)
     return ModelRun(dict(trace), returned)
+
+
+def conditioned(model: Model, args: tuple, kwargs: Mapping[str, Any], data: Mapping) -> Any:
+    """Run a model that observes other data than those that it is given, by site."""
+    with handlers.condition(data=data):
+        return model(*args, **kwargs)

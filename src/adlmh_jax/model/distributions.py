@@ -73,6 +73,27 @@ def in_support(fn: Any, value: Array, batch_shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(jnp.all(inside, axis=extra) if extra else inside, batch_shape)
 
 
+INTERVALS = (
+    constraints.interval,
+    constraints.integer_interval,
+    constraints.greater_than,
+    constraints.less_than,
+    constraints.integer_greater_than,
+)
+
+
+def unknown_bounds(fn: Any, batch_shape: tuple[int, ...]) -> tuple[Array | None, Array | None]:
+    """Return the ends of an interval of support that are not known before the model runs."""
+    if not isinstance(fn.support, INTERVALS):
+        return None, None
+    ends = [getattr(fn.support, name, None) for name in ("lower_bound", "upper_bound")]
+    lower, upper = (
+        jnp.broadcast_to(end, batch_shape) if isinstance(end, jax.core.Tracer) else None
+        for end in ends
+    )
+    return lower, upper
+
+
 def unconstraining(fn: Any) -> Any:
     """Return the transform from the unconstrained scale to the support; None if they are one."""
     is_real = fn.support is constraints.real or isinstance(fn.support, type(constraints.real))

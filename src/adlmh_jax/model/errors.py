@@ -63,9 +63,11 @@ def nearest(name: Any, known: Iterable[str]) -> str:
     return f"Did you mean {listed(near)}?" if near else f"It can be one of {listed(known)}."
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as text of bounded length."""
-    is_array = isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer)
+    is_array = isinstance(value, (jax.Array, np.ndarray, np.generic)) and not isinstance(
+        value, jax.core.Tracer
+    )
     return _shortened(repr(np.asarray(value).tolist() if is_array else value))
 
 
@@ -107,14 +109,14 @@ def not_a_model(model: Any) -> TypeError:
     """Refuse what cannot be called."""
     return TypeError(
         f"`model` must be a NumPyro model, a function with `numpyro.sample` statements, got "
-        f"{_shown(model)} of type {type(model).__name__}."
+        f"{shown(model)} of type {type(model).__name__}."
     )
 
 
 def wrong_arguments(name: str, value: Any, expected: str, remedy: str) -> TypeError:
     """Refuse arguments of the model that are not in a tuple or dict."""
     return TypeError(
-        f"`{name}` must be a {expected}, got {_shown(value)} of type {type(value).__name__}. "
+        f"`{name}` must be a {expected}, got {shown(value)} of type {type(value).__name__}. "
         f"{remedy}"
     )
 
@@ -145,7 +147,7 @@ def no_outputs(known: Iterable[str]) -> ModelError:
 def wrong_outputs(outputs: Any) -> TypeError:
     """Refuse outputs that are no names."""
     return TypeError(
-        f"`outputs` must be a name, a list of names, a function, or None, got {_shown(outputs)} of "
+        f"`outputs` must be a name, a list of names, a function, or None, got {shown(outputs)} of "
         f"type {type(outputs).__name__}."
     )
 
@@ -183,7 +185,7 @@ def observed_output(name: str, known: Iterable[str]) -> ModelError:
 def not_an_array(name: str, value: Any) -> ModelError:
     """Refuse an output that cannot be recorded."""
     return ModelError(
-        f"Output `{name}` is {_shown(value)} of type {type(value).__name__}, neither a number nor "
+        f"Output `{name}` is {shown(value)} of type {type(value).__name__}, neither a number nor "
         "an array. Return numbers, arrays, or tuples and dicts of them."
     )
 
@@ -208,6 +210,23 @@ def wants_value(sites: list[str], error: Exception) -> ModelError:
         f"{what} an array that `jax.numpy` makes inside the model{_at(error)}. It does not depend "
         "on a latent site, but it is not known either while the model is compiled. Compute it with "
         "NumPy, or before the model is called."
+    )
+
+
+def wants_data(error: Exception) -> ModelError:
+    """Refuse a model that needs to know the values of data which many data sets have."""
+    return ModelError(
+        f"The model asks for the value of an array that differs between data sets{_at(error)}. It "
+        "is traced once for all of them: compute with `jax.numpy`, not with `numpy`, and let "
+        "Python's `if`, `for` and `int` depend on shapes alone; or prepare the data beforehand."
+    )
+
+
+def structure_of_dataset(number: int) -> ModelError:
+    """Refuse data sets that give a model other sites, or sites of other shapes."""
+    return ModelError(
+        f"With data set {number} the model has other sites, or sites of other shapes, than with "
+        "data set 0. The structure must be the same for all data sets: pad and mask."
     )
 
 
@@ -250,7 +269,7 @@ def wrong_init(name: str, value: Any, shape: tuple[int, ...], is_discrete: bool)
 
 def impossible_init(values: Mapping[str, Any], terms: Mapping[str, str]) -> ModelError:
     """Refuse starting values that have density zero."""
-    at = ", ".join(f"`{name}` = {_shown(value)}" for name, value in list(values.items())[:4])
+    at = ", ".join(f"`{name}` = {shown(value)}" for name, value in list(values.items())[:4])
     bad = "; ".join(f"`{name}` {what}" for name, what in list(terms.items())[:4])
     return ModelError(
         f"The starting values {at} are impossible: {bad}. Give values inside the supports at which "
@@ -337,7 +356,7 @@ def no_finite_start(terms: Mapping[str, str], values: Mapping[str, Any], tries: 
     """
     bad = "; ".join(f"`{name}` {what}" for name, what in list(terms.items())[:4])
     more = f"; and {len(terms) - 4} more" if len(terms) > 4 else ""
-    at = ", ".join(f"`{name}` = {_shown(value)}" for name, value in list(values.items())[:4])
+    at = ", ".join(f"`{name}` = {shown(value)}" for name, value in list(values.items())[:4])
     where = f", where {at}" if at else ""
     return ModelError(
         f"No starting point with a finite log density was found in {tries} tries of prior draws, "

@@ -1,7 +1,6 @@
-"""`compile_model`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
+"""`Program`: a NumPyro model as flat site arrays, terms, outputs and dependencies."""
 
-import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from adlmh_jax.graph import (
     Alignments,
@@ -17,6 +15,7 @@ from adlmh_jax.graph import (
     Cutter,
     Fragment,
     Layout,
+    PerDataset,
     Probe,
     align,
     axes_of_terms,
@@ -27,20 +26,17 @@ from adlmh_jax.graph import (
     run_at_each,
 )
 from adlmh_jax.model import errors
-from adlmh_jax.model.call import ModelCall, Outputs
+from adlmh_jax.model.call import ModelCall
 from adlmh_jax.model.describe import describe, describe_html
 from adlmh_jax.model.distributions import log_terms
-from adlmh_jax.model.outputs import check_names, check_outputs
 from adlmh_jax.model.sites import (
     SiteTable,
     describe_term,
     element_names,
-    find_sites,
-    starting_value,
 )
-from adlmh_jax.model.touches import Touches, find_touches
+from adlmh_jax.model.touches import Touches
 from adlmh_jax.model.tracing import Proposals, Traced, trace_program
-from adlmh_jax.types import Array, Chains, Key, Model, Position
+from adlmh_jax.types import Array, Chains, Key, Position
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,6 +128,23 @@ class Program:
             dict(zip(traced.outputs, results[num_terms:], strict=True)),
         )
 
+    def evaluate_datasets(
+        self, positions: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Compute all terms and outputs at a position for each data set, ``[D, ...]``."""
+        traced = self.traced
+        fragment, known, site_of = self._cut([*traced.terms.values(), *traced.outputs.values()])
+        own = {n: value.values for n, value in known.items() if isinstance(value, PerDataset)}
+        common = {n: value for n, value in known.items() if n not in own}
+        inputs = {n: positions[name] for n, name in site_of.items()}
+        computed = run_at_each(Code(fragment), common, {**own, **inputs})
+        results = list(map(np.asarray, computed))
+        num_terms = len(traced.terms)
+        return (
+            dict(zip(traced.terms, results[:num_terms], strict=True)),
+            dict(zip(traced.outputs, results[num_terms:], strict=True)),
+        )
+
     def in_supports(self, position: Position) -> dict[str, Array]:
         """Return whether all elements of each latent site lie in their supports."""
         results = self._compute(list(self.traced.supports.values()), position)
@@ -193,28 +206,38 @@ class Program:
             self.output_layout.pack(outputs),
         )
 
-    def empty_chains(self, num_chains: int, given: Position | None = None) -> Chains:
+    def empty_chains(
+        self,
+        num_chains: int,
+        given: Position | None = None,
+        datasets: np.ndarray | None = None,
+    ) -> Chains:
         """Return chains at the given values ``[C, ...]``, zero where there are none.
 
-        Terms and outputs that depend on no site are there already.
+        Terms and outputs that depend on no site are there already. Chains are those of data set 0,
+        or of the ``datasets``, ``[C]``.
         """
+        owners = np.zeros(num_chains, int) if datasets is None else datasets
         zeros = {s.name: np.zeros((num_chains, *s.shape), s.dtype) for s in self.sites.sites}
-        terms = self._known(self.traced.terms, self.term_layout, num_chains)
+        terms = self._known(self.traced.terms, self.term_layout, owners)
         return Chains(
             self.latent_layout.pack({**zeros, **(given or {})}),
             next(iter(terms.values())),
-            self._known(self.traced.outputs, self.output_layout, num_chains),
+            self._known(self.traced.outputs, self.output_layout, owners),
         )
 
     def _known(
-        self, numbers: Mapping[str, int], layout: Layout, num_chains: int
+        self, numbers: Mapping[str, int], layout: Layout, datasets: np.ndarray
     ) -> dict[str, Array]:
         """Return banks with the values that are constants; the others are zero."""
         constants = self.traced.graph.constants
         values = {}
         for name, number in numbers.items():
             value = constants.get(number, np.zeros(layout[name].shape, layout[name].bank))
-            values[name] = np.broadcast_to(value, (num_chains, *layout[name].shape))
+            if isinstance(value, PerDataset):
+                values[name] = value.values[datasets]
+            else:
+                values[name] = np.broadcast_to(value, (datasets.size, *layout[name].shape))
         return layout.pack(values)
 
     def no_finite_start(self, chains: Chains, num_tries: int) -> errors.ModelError:
@@ -307,6 +330,18 @@ class Program:
             bool(self.sites[name].candidates) and not is_dynamic and not self.touches[name].redraws
         )
 
+    def of_dataset(self, number: int) -> "Program":
+        """Return the program of one data set; itself, if there is but one."""
+        if not self.call.own:
+            return self
+        graph = self.traced.graph
+        own = replace(graph, constants=graph.constants.of_dataset(number))
+        return replace(
+            self,
+            call=self.call.of_dataset(number),
+            traced=replace(self.traced, graph=own),
+        )
+
     def with_proposals(self, proposals: Proposals) -> "Program":
         """Return the program with these proposals traced; it is itself if it has them all."""
         if proposals.items() <= self.proposals.items():
@@ -323,69 +358,3 @@ class Program:
 def _widened(array: np.ndarray) -> np.ndarray:
     """Return numbers with twice the bits."""
     return array.astype({"f": np.float64, "i": np.int64}.get(array.dtype.kind, array.dtype))
-
-
-def compile_model(
-    model: Model,
-    model_args: tuple = (),
-    model_kwargs: Mapping[str, Any] | None = None,
-    *,
-    outputs: Outputs = None,
-    init: Mapping[str, Any] | None = None,
-    proposals: Callable[[SiteTable], Proposals] | None = None,
-) -> Program:
-    """Trace a NumPyro model into flat site arrays and find what each site touches.
-
-    Parameters
-    ----------
-    model
-        A NumPyro model whose structure is fixed: the same sites and shapes on every run.
-    model_args, model_kwargs
-        What to call it with.
-    outputs
-        Names of latent or deterministic sites, ``"return"`` for the returned value, or a function
-        of the dict of their values. None: every latent and deterministic site.
-    init
-        Starting values by site name, one for all chains or one for each; needed for sites without a
-        prior to draw from (ImproperUniform). Other sites start at prior draws.
-    proposals
-        Which proposals, by site and number, to trace with the model, given its sites: what a run
-        needs is then traced at once. Those of a program without them are traced when they are used.
-
-    Returns
-    -------
-    The `Program`; print it to see what touches what.
-    """
-    if not callable(model):
-        raise errors.not_a_model(model)
-    if not isinstance(model_args, tuple):
-        remedy = "Write `(data,)` for a single argument."
-        raise errors.wrong_arguments("model_args", model_args, "tuple", remedy)
-    if not isinstance(model_kwargs, Mapping | None):
-        remedy = 'Write `{"name": value}`.'
-        raise errors.wrong_arguments("model_kwargs", model_kwargs, "dict", remedy)
-    check_outputs(outputs)
-    if not isinstance(init, Mapping | None):
-        raise errors.wrong_arguments("init", init, "dict", 'Write `{"name": value}`.')
-    start = {name: jnp.asarray(value) for name, value in (init or {}).items()}
-    # A site without a prior is drawn nowhere: it has its starting value until it is moved.
-    start_there = functools.partial(starting_value, start)
-    fixed = handlers.substitute(model, substitute_fn=start_there) if start else model
-    call = ModelCall(fixed, model_args, dict(model_kwargs or {}), outputs)
-    sites = find_sites(call, start)
-    for name in start:
-        if name not in sites.names:
-            raise errors.unknown_init(name, sites.names)
-    start = {name: value.astype(sites[name].dtype) for name, value in start.items()}
-    wanted = proposals(sites) if proposals else {}
-    traced = trace_program(call, sites, wanted)
-    program = Program(
-        call=call,
-        sites=sites,
-        traced=traced,
-        touches=find_touches(traced, sites),
-        init=start,
-        proposals=wanted,
-    )
-    check_names(program.output_names)
-    return program

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +27,7 @@ from adlmh_jax.model.hidden import observed_data
 from adlmh_jax.model.staging import stage
 from adlmh_jax.model.supports import Support, bounds_of, describe_support
 from adlmh_jax.types import Array
+from adlmh_jax.warning import warn_user
 
 MAX_CANDIDATES = 1024  # a support with more values is not enumerated
 
@@ -200,8 +200,14 @@ def starting_value(init: Mapping[str, Array], message: dict[str, Any]) -> Array 
 
 
 def find_sites(call: ModelCall, init: Mapping = MappingProxyType({})) -> SiteTable:
-    """Describe the sites of a model, which starts ``init`` by itself."""
-    run, sites = _stage_sites(call, init) or _run_sites(call, init)
+    """Describe the sites of a model, which starts ``init`` by itself.
+
+    Values that a choice can have are listed only if they are the same for all data sets.
+    """
+    staged = _stage_sites(call, init)
+    if staged is None and call.own:
+        return _compare_datasets(call, init)
+    run, sites = staged or _run_sites(call, init)
     if not sites:
         raise errors.no_latent_sites(run.scored)
     if not any(site.num_components for site in sites):
@@ -209,8 +215,22 @@ def find_sites(call: ModelCall, init: Mapping = MappingProxyType({})) -> SiteTab
     held = [name for name, message in run.trace.items() if message["type"] == "param"]
     if held:
         names = ", ".join(f"`{name}`" for name in held)
-        warnings.warn(f"Held at the initial value: param {names}.", UserWarning, stacklevel=4)
+        warn_user(f"Held at the initial value: param {names}.")
     return SiteTable(sites, run.structure, observed_data(run))
+
+
+def _compare_datasets(call: ModelCall, init: Mapping) -> SiteTable:
+    """Describe the sites of many data sets, looked at one after the other."""
+    first = find_sites(call.of_dataset(0), init)
+    sites = list(first.sites)
+    for number in range(1, call.num_datasets):
+        other = find_sites(call.of_dataset(number), init)
+        if dict(other.structure) != dict(first.structure):
+            raise errors.structure_of_dataset(number)
+        for place, (site, theirs) in enumerate(zip(sites, other.sites, strict=True)):
+            if site.candidates != theirs.candidates:
+                sites[place] = replace(site, candidates=())
+    return replace(first, sites=tuple(sites), data={})
 
 
 class _Sketch(NamedTuple):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from numpyro.distributions import constraints
 
-from adlmh_jax.graph import key_struct, trace_graph
+from adlmh_jax.graph import holds, is_common, key_struct, of_dataset, trace_graph
 from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.types import Key
 
@@ -26,7 +26,8 @@ class Staged:
     notes
         What was noted about the run while its arrays could be computed with.
     known
-        The values of noted arrays that hang on no draw, by the `id` of the array.
+        The values of noted arrays that hang on no draw and are the same for all data sets, by the
+        `id` of the array.
     """
 
     run: ModelRun
@@ -55,23 +56,24 @@ def stage(
     found: dict[str, Any] = {}
 
     def compute(inputs: dict[str, Key]) -> dict[str, list[Any]]:
-        run = call.run({}, inputs[SEED])
+        run = call.with_data(inputs).run({}, inputs[SEED])
         notes, arrays = note(run)
         asked = [array for array in arrays if isinstance(array, jax.core.Tracer)]
         found.update(run=run, notes=notes, asked=asked)
         return {"asked": asked, "checks": list(_checks(run, init))}
 
     try:
-        graph, numbers = trace_graph(compute, {SEED: key_struct()})
+        graph, numbers = trace_graph(compute, {SEED: key_struct(), **call.data})
     except Exception:  # a run on draws raises it again, and says where
         return None
     constants = graph.constants
     constants.settle([*numbers["asked"], *numbers["checks"]])
-    if not all(constants[number] for number in numbers["checks"] if number in constants):
+    if not all(holds(constants[number]) for number in numbers["checks"] if number in constants):
         return None
     pairs = zip(found["asked"], numbers["asked"], strict=True)
     known = {id(array): constants[number] for array, number in pairs if number in constants}
-    return Staged(found["run"], found["notes"], known)
+    common = {key: of_dataset(value, 0) for key, value in known.items() if is_common(value)}
+    return Staged(found["run"], found["notes"], common)
 
 
 def _checks(run: ModelRun, init: Collection[str]) -> Iterator[Any]:

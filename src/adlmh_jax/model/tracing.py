@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph import Graph, begins_with, fixed_key, key_struct, trace_graph
+from adlmh_jax.graph import Graph, begins_with, fixed_key, key_struct, shapes_of, trace_graph
 from adlmh_jax.model import errors
 from adlmh_jax.model.call import ModelCall, ModelRun
 from adlmh_jax.model.distributions import (
@@ -17,6 +17,7 @@ from adlmh_jax.model.distributions import (
     log_terms,
     mean_of,
     to_free,
+    unknown_bounds,
     unmasked,
 )
 from adlmh_jax.model.hidden import check_data, check_keys, check_runs
@@ -45,6 +46,8 @@ class Traced:
         The outputs.
     supports
         Whether each element of a latent site is in its support.
+    lowers, uppers
+        The ends of supports that are intervals, where they depend on other sites.
     priors
         Log-probability of each latent site, without scale and mask.
     draws
@@ -68,6 +71,8 @@ class Traced:
     terms: dict[str, int]
     outputs: dict[str, int]
     supports: dict[str, int]
+    lowers: dict[str, int]
+    uppers: dict[str, int]
     priors: dict[str, int]
     draws: dict[str, int]
     proposed: dict[tuple[str, int], int]
@@ -77,6 +82,13 @@ class Traced:
     from_free: dict[str, int]
     log_jacobians: dict[str, int]
     means: dict[str, int]
+
+    @property
+    def by_site(self) -> list[dict[str, int]]:
+        """All that is computed for each site, or for each term, but for proposals of its own."""
+        distributions = [self.terms, self.supports, self.lowers, self.uppers, self.priors]
+        scales = [self.to_free, self.from_free, self.log_jacobians, self.means]
+        return [*distributions, self.draws, *scales]
 
 
 Proposals = Mapping[tuple[str, int], Propose]
@@ -93,7 +105,9 @@ _WANTS_VALUE = (
 def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None = None) -> Traced:
     """Trace the model with its latent values as unknowns."""
     proposals = proposals or {}
-    inputs = {f"value {s.name}": jax.ShapeDtypeStruct(s.shape, s.dtype) for s in sites.sites}
+    inputs: dict[str, Any] = {
+        f"value {s.name}": jax.ShapeDtypeStruct(s.shape, s.dtype) for s in sites.sites
+    }
     inputs |= {f"key {site.name}": key_struct() for site in sites.sites}
     inputs |= {
         f"scale {s.name}": jax.ShapeDtypeStruct(s.batch_shape, float_type()) for s in sites.sites
@@ -102,6 +116,7 @@ def trace_program(call: ModelCall, sites: SiteTable, proposals: Proposals | None
     free = {site.name: site.free_shape for site in sites.sites if site.free_shape is not None}
     inputs |= {f"free {n}": jax.ShapeDtypeStruct(s, sites[n].dtype) for n, s in free.items()}
     inputs[SEED] = key_struct()
+    inputs |= call.data
     names: dict[str, list[Any]] = {}
 
     def compute(inputs: dict[str, Array]) -> list[list[Array]]:
@@ -142,7 +157,7 @@ def _does_the_same(
         run = _run(call, sites, inputs)
         return [list(_terms(run).values()), list(select_outputs(call.outputs, run).values())]
 
-    return begins_with(graph.source, jax.make_jaxpr(compute)(dict(inputs)))
+    return begins_with(graph.source, jax.make_jaxpr(compute)(shapes_of(inputs)))
 
 
 def _check_randomness(
@@ -164,7 +179,8 @@ def _check_randomness(
 
 def _run(call: ModelCall, sites: SiteTable, inputs: Mapping[str, Array]) -> ModelRun:
     """Run the model with its latent values as unknowns."""
-    run = call.run({name: inputs[f"value {name}"] for name in sites.names}, inputs[SEED])
+    values = {name: inputs[f"value {name}"] for name in sites.names}
+    run = call.with_data(inputs).run(values, inputs[SEED])
     _check_structure(sites, run.structure)
     check_data(sites.data, run)
     return run
@@ -186,6 +202,8 @@ def _compute(
         "terms": _terms(run),
         "outputs": select_outputs(call.outputs, run),
         "supports": {},
+        "lowers": {},
+        "uppers": {},
         "priors": {},
         "draws": {},
         "proposed": {},
@@ -199,6 +217,9 @@ def _compute(
         fn, value = latent[site.name]["fn"], position[site.name]
         results["terms"][site.name] = _full(results["terms"][site.name], site.batch_shape)
         results["supports"][site.name] = in_support(fn, value, site.batch_shape)
+        lower, upper = unknown_bounds(fn, site.batch_shape)
+        results["lowers"] |= {} if lower is None else {site.name: lower}
+        results["uppers"] |= {} if upper is None else {site.name: upper}
         results["priors"][site.name] = _full(unmasked(fn).log_prob(value), site.batch_shape)
         key = inputs[f"key {site.name}"]
         sample_shape = site.shape[: len(site.shape) - len(fn.batch_shape + fn.event_shape)]
@@ -246,6 +267,8 @@ def _check_structure(sites: SiteTable, structure: Mapping[str, tuple[int, ...]])
 
 def _explain(error: Exception, call: ModelCall, sites: SiteTable) -> Exception:
     """Say why a model that ran with prior draws cannot be traced."""
+    if call.own and _is_traceable(call.of_dataset(0), sites):
+        return errors.wants_data(error)
     try:
         again = call.run({}, jax.random.key(0))
         _check_structure(sites, again.structure)
@@ -257,6 +280,14 @@ def _explain(error: Exception, call: ModelCall, sites: SiteTable) -> Exception:
         position = {name: jnp.asarray(m["value"]) for name, m in again.latent.items()}
         return errors.wants_value(_culprits(error, call, position, sites.names), error)
     return errors.model_raised(error, is_traced=True)
+
+
+def _is_traceable(call: ModelCall, sites: SiteTable) -> bool:
+    try:
+        trace_program(call, sites)
+    except Exception:  # whatever it is, it has nothing to do with data sets
+        return False
+    return True
 
 
 def _culprits(

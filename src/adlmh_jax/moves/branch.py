@@ -1,36 +1,22 @@
 """What one step must compute when it moves one site, cut out of the model's graph."""
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_sources
 from adlmh_jax.model import Site, SiteTable, Touches, Traced
+from adlmh_jax.moves.cascade import Cascade
+from adlmh_jax.moves.choice import Choice, make_choice
 from adlmh_jax.moves.elements import Element
 from adlmh_jax.moves.factors import Joint
 from adlmh_jax.moves.rolling import RolledReads, cut_terms, run_finder
+from adlmh_jax.moves.trunk import StackNode
 from adlmh_jax.moves.walk import Walk
 from adlmh_jax.proposals import PRIOR, Variant
+from adlmh_jax.types import Array
 
 ACCEPT_WORD = 0  # the first random word of a step decides on acceptance
-
-
-@dataclass(frozen=True)
-class Redraw:
-    """A site whose support depends on the moved site.
-
-    Attributes
-    ----------
-    read
-        Index of the site among the branch's reads.
-    inside, draw, prior
-        Whether its value lies in its support; a prior draw; its log prior.
-    """
-
-    read: int
-    inside: Fragment
-    draw: Fragment
-    prior: Fragment
 
 
 @dataclass(frozen=True)
@@ -84,13 +70,11 @@ class Branch:
     propose
         Its proposed value, and the log q ratio unless it is a prior draw.
     variant
-        How it moves.
+        How it moves; in the first variant, if it has two.
     score, outputs
         The touched terms and the touched outputs.
     prior
         The log prior of the site; None if it is the site's own term.
-    redraws
-        Sites to redraw when their value falls out of its support.
     reads
         The latent sites read; the moved sites are the first.
     noise
@@ -111,8 +95,13 @@ class Branch:
         For a move that sums other sites out: how. None if nothing is summed out.
     walk
         For a walk of several sites at once: how. None for a move of one site.
+    cascade
+        Where supports of others depend on the site: what is redrawn, and what tells the sites apart
+        that share the branch. None for other sites.
     is_tempered
         Which of the scored terms are of the data, not of the prior.
+    choice
+        The choice between two variants. None if there is one.
     """
 
     site: Site
@@ -121,7 +110,6 @@ class Branch:
     score: Fragment
     outputs: Fragment
     prior: Fragment | None
-    redraws: tuple[Redraw, ...]
     reads: tuple[Read, ...]
     noise: tuple[tuple[int, Noise], ...]
     scale: int | None
@@ -132,7 +120,9 @@ class Branch:
     at: At | None = None
     joint: Joint | None = None
     walk: Walk | None = None
+    cascade: Cascade | None = None
     is_tempered: tuple[bool, ...] = ()
+    choice: Choice | None = None
 
     @property
     def moved(self) -> tuple[int, ...]:
@@ -140,7 +130,38 @@ class Branch:
         movers = len(self.walk.sites) if self.walk else 1
         if self.joint:
             return (*range(movers if self.joint.has_mover else 0), *self.joint.moved)
-        return (*range(movers), *(redraw.read for redraw in self.redraws))
+        first_redrawn = len(self.reads) - len(self.redrawn_reads)
+        return (*range(movers), *range(first_redrawn, len(self.reads)))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it computes arrays with a row for each of several sites."""
+        is_stacked = any(isinstance(node, StackNode) for node in self.score.nodes)
+        return bool(self.joint or self.cascade) or is_stacked
+
+    @property
+    def redrawn_reads(self) -> tuple[Read, ...]:
+        """The values of sites that may be redrawn, which are read last."""
+        number = self.cascade.num_reads if self.cascade else 0
+        return self.reads[len(self.reads) - number :]
+
+    def place(self, known: Mapping[int, Any], value: Array) -> dict[int, Any]:
+        """Return what is known with a new value of the moved site."""
+        if self.cascade:
+            return self.cascade.put(known, value)
+        return {**known, self.reads[0].number: value}
+
+    def keep_terms(
+        self, known: Mapping[int, Any], new: Sequence[Array], old: Sequence[Array]
+    ) -> Sequence[Array]:
+        """Return new terms where the moved site touches them."""
+        return self.cascade.keep_terms(known, new, old) if self.cascade else new
+
+    def keep_outputs(
+        self, known: Mapping[int, Any], new: Sequence[Array], old: Sequence[Array]
+    ) -> Sequence[Array]:
+        """Return new outputs where the moved site touches them."""
+        return self.cascade.keep_outputs(known, new, old) if self.cascade else new
 
     @property
     def num_decided(self) -> int:
@@ -160,6 +181,10 @@ class Branch:
     def has_scale(self) -> bool:
         """Whether its steps have a length that is learned."""
         return self.scale is not None or self.walk is not None
+
+    def is_scaled(self, variant: int) -> bool:
+        """Whether the steps of a variant have such a length."""
+        return self.choice.is_scaled[variant] if self.choice else self.has_scale
 
 
 @dataclass(frozen=True)
@@ -200,11 +225,14 @@ def cut_branch(
     layouts: tuple[Layout, Layout],
     touches: Touches,
     name: str,
-    variant: Variant,
+    variants: Sequence[Variant],
     term_axes: tuple[tuple[int, ...], ...] = (),
     element: Element | None = None,
+    trunk: Collection[int] = (),
 ) -> Cut:
-    """Cut out what a step needs that moves the site ``name`` in the given variant.
+    """Cut out what a step needs that moves the site ``name`` in one of the given variants.
+
+    No other site's support depends on it.
 
     Parameters
     ----------
@@ -212,56 +240,54 @@ def cut_branch(
         The model, and what the site touches.
     layouts
         Where sites and terms live.
-    name, variant
-        The site, and how it moves.
+    name, variants
+        The site, and how it moves: in one way, or in one of two that differ in the proposal.
     term_axes
         For a block: which axes of each term carry the site's batch axes.
     element
         The site seen from one element, if it can be.
+    trunk
+        Values that several sites need, if terms are to be read from them.
     """
     traced = element.traced if element else traced
-    graph = traced.graph
-    wanted = proposal_numbers(traced, name, variant)
-    noise = _noise(traced, touches, name, wanted, element.noise if element else frozenset())
+    graph, (variant, *_) = traced.graph, variants
+    wanted = [proposal_numbers(traced, name, v) for v in variants]
+    noise = _find_noise(traced, name, wanted, element.noise if element else frozenset())
     given: dict[int, object] = dict.fromkeys(traced.values.values(), "value")
     if element:
         given |= dict.fromkeys([*element.reads, *element.indices], "part")
     cutter = Cutter(graph, given | noise | {traced.scales[name]: "scale"})
     cutter.number(traced.values[name])
-    propose = cutter.cut(wanted)
-    may_roll = not (variant.is_block or touches.redraws or element)
+    ways = [cutter.cut(numbers) for numbers in wanted]
+    scale = next((n for n, v in cutter.inputs.items() if v == traced.scales[name]), None)
+    choice = make_choice(cutter, element.site if element else sites[name], ways, scale)
+    may_roll = not (variant.is_block or element)
     finder = run_finder(traced, layouts, [name])
-    score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll)
+    trunk = trunk if may_roll else ()
+    score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll, trunk)
     outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
     # A flat prior that NumPyro does not validate has a term that the site does not touch.
     is_plain = name in touches.terms and traced.priors[name] == traced.terms[name]
     prior = None if is_plain else cutter.cut([traced.priors[name]])
-    tables = (traced.supports, traced.draws, traced.priors)
-    redraw_cuts = [[cutter.cut([table[other]]) for table in tables] for other in touches.redraws]
-    for other in touches.redraws:
-        cutter.number(traced.values[other])
     reads, read_names = find_reads(traced, sites, cutter, rolled, element)
     key_start = end_of(noise)
     branch = Branch(
         site=element.site if element else sites[name],
         variant=variant,
-        propose=propose,
+        propose=Fragment((choice,), choice.outputs) if choice else ways[0],
         score=score,
         outputs=outputs,
         prior=prior,
-        redraws=tuple(
-            Redraw(read_names.index(other), *cuts)
-            for other, cuts in zip(touches.redraws, redraw_cuts, strict=True)
-        ),
         reads=reads,
         noise=tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
-        scale=next((n for n, v in cutter.inputs.items() if v == traced.scales[name]), None),
+        scale=scale,
         key_start=key_start,
         num_words=key_start + (KEY_WORDS if variant.is_block or variant.candidates else 0),
         own_term=[first for first, _ in terms].index(name) if is_plain else 0,
         term_axes=term_axes,
         at=_at(element, cutter) if element else None,
         is_tempered=tuple(term not in traced.values for term, _ in terms),
+        choice=choice,
     )
     constants, literals = all_constants(cutter, rolled)
     return Cut(
@@ -275,16 +301,15 @@ def cut_branch(
     )
 
 
-def _noise(
-    traced: Traced, touches: Touches, name: str, wanted: list[int], parts: frozenset[int]
+def _find_noise(
+    traced: Traced, name: str, wanted: Sequence[list[int]], parts: frozenset[int]
 ) -> dict[int, Noise]:
-    """Return the random inputs of a proposal, and of the draws of what is redrawn with it."""
-    graph = traced.graph
-    noise = noise_sources(graph, wanted, traced.keys[name], ACCEPT_WORD + 1, parts)
-    for other in touches.redraws:
-        start = end_of(noise)
-        noise |= noise_sources(graph, [traced.draws[other]], traced.keys[other], start)
-    return noise
+    """Return the random inputs of proposals; two that share none are made of the same words."""
+    key, start = traced.keys[name], ACCEPT_WORD + 1
+    noises = [noise_sources(traced.graph, own, key, start, parts) for own in wanted]
+    if len(noises) == 1 or not noises[0].keys() & noises[1].keys():
+        return {value: noise for own in noises for value, noise in own.items()}
+    return noise_sources(traced.graph, [n for own in wanted for n in own], key, start, parts)
 
 
 def all_constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], frozenset[int]]:
@@ -292,7 +317,7 @@ def all_constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], 
     graph = cutter.graph
     constants = {n: graph.constants[value] for n, value in cutter.constants.items()}
     literals = {n for n, value in cutter.constants.items() if value in graph.literals}
-    return constants | rolled.constants, frozenset(literals | rolled.literals)
+    return constants | rolled.more.constants, frozenset(literals | rolled.more.literals)
 
 
 def _at(element: Element, cutter: Cutter) -> At:
@@ -336,7 +361,8 @@ def find_reads(
 
 def end_of(noise: dict[int, Noise]) -> int:
     """Return the number of the word after those of the noise."""
-    return ACCEPT_WORD + 1 + sum(source.num_words for source in noise.values())
+    ends = (source.start + source.num_words for source in noise.values())
+    return max(ends, default=ACCEPT_WORD + 1)
 
 
 def proposal_numbers(traced: Traced, name: str, variant: Variant) -> list[int]:
@@ -357,10 +383,6 @@ def _signature(branch: Branch, constants: dict) -> Hashable:
         branch.score.signature(),
         branch.outputs.signature(),
         branch.prior.signature() if branch.prior else None,
-        tuple(
-            (redraw.read, *(f.signature() for f in (redraw.inside, redraw.draw, redraw.prior)))
-            for redraw in branch.redraws
-        ),
         branch.reads,
         branch.noise,
         branch.scale,
@@ -369,6 +391,8 @@ def _signature(branch: Branch, constants: dict) -> Hashable:
         branch.at,
         branch.joint.signature() if branch.joint else None,
         branch.walk.signature() if branch.walk else None,
+        branch.cascade.signature() if branch.cascade else None,
         branch.is_tempered,
+        branch.choice is None,
         tuple((number, v.shape, str(v.dtype)) for number, v in constants.items()),
     )

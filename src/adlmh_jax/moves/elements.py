@@ -70,11 +70,15 @@ class Element:
 
 
 def view_element(
-    traced: Traced, site: Site, touches: Touches, alignments: Alignments, proposal: int
+    traced: Traced,
+    site: Site,
+    touches: Touches,
+    alignments: Alignments,
+    proposals: Sequence[int],
 ) -> Element | None:
-    """Return the site seen from one element, moved by the given proposal.
+    """Return the site seen from one element, moved by the given proposals.
 
-    None where that cannot be: something that the site touches, or its proposal, does not keep to
+    None where that cannot be: something that the site touches, or a proposal, does not keep to
     one element, or its parts are not consecutive rows.
 
     Parameters
@@ -85,12 +89,13 @@ def view_element(
         The site, and what it touches.
     alignments
         How each value is aligned with the site.
-    proposal
-        Number of the site's traced proposal; -1 for a prior draw.
+    proposals
+        Numbers of the site's traced proposals; -1 for a prior draw.
     """
-    name, key = site.name, (site.name, proposal)
-    proposals = [table[key] for table in (traced.proposed, traced.log_q_ratios) if key in table]
-    own_values = [traced.draws[name], traced.priors[name], *proposals]
+    name, keys = site.name, [(site.name, proposal) for proposal in proposals]
+    tables = (traced.proposed, traced.log_q_ratios)
+    proposed = [table[key] for table in tables for key in keys if key in table]
+    own_values = [traced.draws[name], traced.priors[name], *proposed]
     touched = [traced.terms[term] for term in touches.terms]
     touched += [traced.outputs[output] for output in touches.outputs]
     if any(ALL in (alignments[value] or ()) for value in [*touched, *own_values]):
@@ -120,8 +125,8 @@ def view_element(
         outputs={**traced.outputs, **_numbers(outputs)},
         priors={**traced.priors, name: along_batch(traced.priors[name])},
         draws={**traced.draws, name: along_batch(traced.draws[name])},
-        proposed=_at(traced.proposed, key, along_batch),
-        log_q_ratios=_at(traced.log_q_ratios, key, along_batch),
+        proposed=_at(traced.proposed, keys, along_batch),
+        log_q_ratios=_at(traced.log_q_ratios, keys, along_batch),
     )
     element = Element(
         traced=view,
@@ -134,15 +139,17 @@ def view_element(
         outputs=tuple(part for _, part in outputs.values() if part),
     )
     is_whole = len(element.terms) == len(terms) and len(element.outputs) == len(outputs)
-    return element if is_whole and _keeps_to_element(traced, element, slicer, name, key) else None
+    return element if is_whole and _keeps_to_element(traced, element, slicer, name, keys) else None
 
 
 def _numbers(parts: Mapping[str, tuple[int, Part | None]]) -> dict[str, int]:
     return {name: number for name, (number, _) in parts.items()}
 
 
-def _at(table: dict[Any, int], key: Any, along_batch: Callable[[int], int]) -> dict[Any, int]:
-    return {**table, key: along_batch(table[key])} if key in table else table
+def _at(
+    table: dict[Any, int], keys: Sequence[Any], along_batch: Callable[[int], int]
+) -> dict[Any, int]:
+    return table | {key: along_batch(table[key]) for key in keys if key in table}
 
 
 def _part(shape: Sequence[int], demand: Demand, num_axes: int) -> Part | None:
@@ -182,7 +189,7 @@ def _is_noise(graph: Graph, value: int) -> bool:
 
 
 def _keeps_to_element(
-    traced: Traced, element: Element, slicer: Slicer, name: str, key: tuple[str, int]
+    traced: Traced, element: Element, slicer: Slicer, name: str, keys: Sequence[tuple[str, int]]
 ) -> bool:
     """Whether the parts can be computed from one part of the site, its scale, and its noise.
 
@@ -190,7 +197,7 @@ def _keeps_to_element(
     """
     view, graph = element.traced, traced.graph
     tables = (view.proposed, view.log_q_ratios)
-    wanted = [view.draws[name], view.priors[name], *(t[key] for t in tables if key in t)]
+    wanted = [view.draws[name], view.priors[name], *(t[k] for t in tables for k in keys if k in t)]
     wanted += [view.terms[term] for term in view.terms if view.terms[term] != traced.terms[term]]
     wanted += [v for o, v in view.outputs.items() if v != traced.outputs[o]]
     given = {view.values[name], view.scales[name], *element.reads, *element.noise}

@@ -6,14 +6,29 @@ which is compiled once.
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from adlmh_jax.graph import Layout, are_equal, stack
+from adlmh_jax.graph import Layout, are_equal, read_row, stack
 from adlmh_jax.model import SiteTable
 from adlmh_jax.moves.branch import Branch, Cut
 from adlmh_jax.types import Array, as_array
+
+
+class Places(NamedTuple):
+    """Where a member of a group reads and writes: numbers; or, arrays ``[members, ...]``, all do.
+
+    Slots are those of the first element; components those of the first site of each moved value.
+    """
+
+    reads: Any
+    terms: Any
+    outputs: Any
+    output_starts: Any
+    components: Any
+    slot: Any
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,8 @@ class Group:
         Numbers of the constants that are the same for all members, and of those that are not.
     term_shapes, output_shapes
         Shapes (and banks) of what is scored.
+    places
+        Of a lone member: numbers in its code, which is then less of it. None if there are several.
     """
 
     branch: Branch
@@ -38,6 +55,7 @@ class Group:
     stacked: tuple[int, ...]
     term_shapes: tuple[tuple[int, ...], ...]
     output_shapes: tuple[tuple[tuple[int, ...], str], ...]
+    places: Places | None
     signature: Hashable
 
 
@@ -45,34 +63,19 @@ class Group:
 class GroupData:
     """The arrays of a group: where its members read and write, and their constants.
 
-    A pytree, so that data enter compiled code as arguments. Slots are those of the first element;
-    components, ``[members, moved values]``, those of the first site of each moved value.
+    A pytree, so that data enter compiled code as arguments.
     """
 
-    read_offsets: Array
-    term_offsets: Array
-    output_offsets: Array
-    output_starts: Array
-    first_components: Array
-    first_slots: Array
+    places: Places
     shared: tuple[Array, ...]
     stacked: tuple[Array, ...]
 
+    def places_of(self, member: Array) -> Places:
+        """Return where a member reads and writes."""
+        return jax.tree.map(lambda table: read_row(table, member), self.places)
 
-jax.tree_util.register_dataclass(
-    GroupData,
-    [
-        "read_offsets",
-        "term_offsets",
-        "output_offsets",
-        "output_starts",
-        "first_components",
-        "first_slots",
-        "shared",
-        "stacked",
-    ],
-    [],
-)
+
+jax.tree_util.register_dataclass(GroupData, ["places", "shared", "stacked"], [])
 
 
 def make_groups(
@@ -99,15 +102,15 @@ def make_groups(
         members = grouped.setdefault(key, [])
         places.append((order[key], len(members)))
         members.append((cut, slot))
-    groups = [_make_group(key, [cut for cut, _ in members]) for key, members in grouped.items()]
-    data = [
-        _make_data(group, members, sites, layouts)
-        for group, members in zip(groups, grouped.values(), strict=True)
-    ]
+    groups, data = [], []
+    for key, placed in grouped.items():
+        own, at = [cut for cut, _ in placed], _find_places(placed, sites, layouts)
+        groups.append(_make_group(key, own, at[0] if len(at) == 1 else None))
+        data.append(_make_data(groups[-1], own, at))
     return groups, data, places
 
 
-def _make_group(key: tuple, members: list[Cut]) -> Group:
+def _make_group(key: tuple, members: list[Cut], places: Places | None) -> Group:
     literals, shared, stacked = _sort_constants(members)
     values = tuple((number, np.asarray(members[0].constants[number])) for number in literals)
     frozen = tuple((number, value.tobytes()) for number, value in values)
@@ -119,25 +122,34 @@ def _make_group(key: tuple, members: list[Cut]) -> Group:
         stacked=tuple(stacked),
         term_shapes=term_shapes,
         output_shapes=output_shapes,
-        signature=(key, frozen, tuple(shared)),
+        places=places,
+        signature=(key, frozen, tuple(shared), places),
     )
 
 
-def _make_data(
-    group: Group,
-    placed: list[tuple[Cut, int]],
-    sites: SiteTable,
-    layouts: tuple[Layout, Layout, Layout],
-) -> GroupData:
+def _find_places(
+    placed: list[tuple[Cut, int]], sites: SiteTable, layouts: tuple[Layout, Layout, Layout]
+) -> list[Places]:
+    """Return where each member reads and writes."""
     latent, terms, outputs = layouts
-    first, members = sites.first_components, [cut for cut, _ in placed]
+    first = sites.first_components
+    return [
+        Places(
+            reads=tuple(latent[name].offset for name in cut.read_names),
+            terms=tuple(terms[name].offset for name, _ in cut.terms),
+            outputs=tuple(outputs[name].offset for name, _ in cut.outputs),
+            output_starts=tuple(outputs.starts[name] for name, _ in cut.outputs),
+            components=tuple(first[name] for name in cut.moved_names),
+            slot=slot,
+        )
+        for cut, slot in placed
+    ]
+
+
+def _make_data(group: Group, members: list[Cut], places: list[Places]) -> GroupData:
+    tables = (as_array(np.array(column, np.int32)) for column in zip(*places, strict=True))
     return GroupData(
-        read_offsets=_table([[latent[n].offset for n in cut.read_names] for cut in members]),
-        term_offsets=_table([[terms[n].offset for n, _ in cut.terms] for cut in members]),
-        output_offsets=_table([[outputs[n].offset for n, _ in cut.outputs] for cut in members]),
-        output_starts=_table([[outputs.starts[n] for n, _ in cut.outputs] for cut in members]),
-        first_components=_table([[first[name] for name in cut.moved_names] for cut in members]),
-        first_slots=as_array([slot for _, slot in placed], np.int32),
+        places=Places(*tables),
         shared=tuple(members[0].constants[number] for number in group.shared),
         stacked=tuple(
             stack([cut.constants[number] for cut in members]) for number in group.stacked
@@ -150,10 +162,6 @@ def _scored_shapes(cut: Cut, outputs: Layout) -> tuple:
         tuple(shape for _, shape in cut.terms),
         tuple((shape, outputs[name].bank) for name, shape in cut.outputs),
     )
-
-
-def _table(rows: list[list[int]]) -> Array:
-    return as_array(np.array(rows, np.int32).reshape(len(rows), -1))
 
 
 def _sort_constants(members: list[Cut]) -> tuple[list[int], list[int], list[int]]:

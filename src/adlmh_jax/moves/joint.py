@@ -77,7 +77,6 @@ def cut_joint(program: Program, plan: JointPlan, variant: Variant) -> Cut:
         score=score,
         outputs=outputs,
         prior=prior,
-        redraws=(),
         reads=(*reads, *(_run_read(program, run) for run in runs)),
         noise=tuple((n, noise[value]) for n, value in cutter.inputs.items() if value in noise),
         scale=_scale(traced, movers, cutter),

@@ -41,15 +41,17 @@ def metropolis(
 ) -> Moved:
     """Propose new values of what the scope covers, score them, and accept or reject them."""
     new, values, given_ratio = propose(branch, old, scope)
-    redrawn, redraw_ratio = _redraw(branch, new, old)
+    redrawn, redraw_ratio = _redraw(branch, new, old, must_finish=accept is accept_unless_worse)
 
-    log_terms = branch.score.run(new)
+    log_terms = branch.keep_terms(new, branch.score.run(new), before.log_terms)
     log_p_ratio = compare(scope, log_terms, before.log_terms)
     log_q = log_q_ratio(branch, given_ratio, old, new, before.log_terms, log_terms)
     log_ratio = log_p_ratio + scope.of_moved(log_q) + redraw_ratio
     # A NaN is never accepted, nor is an infinite density, from which no chain would come back.
     is_invalid = jnp.isnan(log_ratio) | jnp.isposinf(log_p_ratio)
     log_ratio = jnp.where(is_invalid, -jnp.inf, log_ratio)
+    if branch.cascade:  # what need not be redrawn is left outside its support
+        is_invalid &= ~jnp.isneginf(redraw_ratio)
     is_accepted = accept(scope, log_ratio, log_terms, before.log_terms)
     taken, terms, outputs = scope.settle(
         Proposed([*values, *redrawn], log_terms, new), before, is_accepted
@@ -76,7 +78,7 @@ def propose(
     own = branch.reads[0].number
     proposed, *given_ratio = branch.propose.run(old)
     value = scope.put(old[own], proposed)
-    return {**old, own: value}, [value], given_ratio
+    return branch.place(old, value), [value], given_ratio
 
 
 def log_q_ratio(
@@ -92,37 +94,30 @@ def log_q_ratio(
     For a prior draw it is the ratio of the prior densities, without NumPyro's scale and mask; where
     the site has neither, they are its own terms.
     """
-    if given_ratio:
-        ratio = given_ratio[0]
-    elif branch.prior is None:
+    if given_ratio and not branch.choice:
+        return jnp.asarray(given_ratio[0])  # it may be a constant
+    if branch.prior is None:
         ratio = old_terms[branch.own_term] - new_terms[branch.own_term]
     else:
         ratio = branch.prior.run(old)[0] - branch.prior.run(new)[0]
-    return jnp.asarray(ratio)  # it may be a constant
+    if branch.choice:
+        return jnp.where(branch.choice.is_draw(dict(old)), ratio, given_ratio[0])
+    return jnp.asarray(ratio)
 
 
 def _redraw(
-    branch: Branch, new: dict[int, Any], old: Mapping[int, Any]
+    branch: Branch, new: dict[int, Any], old: Mapping[int, Any], must_finish: bool
 ) -> tuple[list[Array], Array]:
-    r"""Redraw from the prior, in program order, what fell out of its support.
+    """Redraw what fell out of its support; return the values of sites that may, and a log ratio.
 
-    Returns the values and the log ratio p(x\x') / p(x'\x) of eq. 4. The reverse move can lead
-    back only if it redraws the same choices: if the new value lies in the old support it would be
-    reused, not redrawn, and the ratio is zero.
+    Where that is minus infinity the move cannot be made, and values may be left outside, unless
+    they must be drawn whatever the ratio is.
     """
-    values, ratio = [], jnp.zeros(())
-    for redraw in branch.redraws:
-        number = branch.reads[redraw.read].number
-        old_value = old[number]
-        stays = redraw.inside.run(new)[0]
-        wide = stays.reshape(stays.shape + (1,) * (old_value.ndim - stays.ndim))
-        new[number] = jnp.where(wide, old_value, redraw.draw.run(new)[0])
-        log_prior_old, log_prior_new = redraw.prior.run(old)[0], redraw.prior.run(new)[0]
-        would_stay = redraw.inside.run({**old, number: new[number]})[0]
-        log_q = jnp.where(would_stay, -jnp.inf, log_prior_old - log_prior_new)
-        ratio = ratio + jnp.sum(jnp.where(stays, 0.0, log_q))
-        values.append(new[number])
-    return values, ratio
+    if branch.cascade is None:
+        return [], jnp.zeros(())
+    values, log_ratio = branch.cascade.redraw(new, old, must_finish)
+    new.update(values)
+    return [new[read.number] for read in branch.redrawn_reads], log_ratio
 
 
 def to_uniform(words: Array) -> Array:

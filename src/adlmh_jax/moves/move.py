@@ -49,6 +49,8 @@ def bind(
     known.update({number: noise.make(words) for number, noise in branch.noise})
     if branch.scale is not None:
         known[branch.scale] = scale
+    if branch.cascade:
+        known |= branch.cascade.spread(known)
     return known
 
 

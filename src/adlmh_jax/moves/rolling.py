@@ -7,13 +7,15 @@ transitions touches all of them. Scored one by one they would be hundreds of sma
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Operation, Slot, are_equal, stack
+from adlmh_jax.graph import Cutter, Fragment, Graph, Layout, Slot
 from adlmh_jax.model import Traced
+from adlmh_jax.moves.trunk import MoreConstants, Own, Rows, cut_own, gather, join_sums
 
 MIN_RUN = 4  # fewer terms are as quick one by one
 
@@ -126,9 +128,12 @@ class RunFinder:
         names = (term.name, next_term.name)
         if self.moved.intersection(names) or not self._is_alike(term, next_term):
             return False
-        if (term.name in self.values) != (next_term.name in self.values):
-            return False  # the last term of the prior and the first one of the data
-        return is_next(*(self.term_layout[name] for name in names))
+        return self.are_in_row(*names)
+
+    def are_in_row(self, name: str, next_name: str) -> bool:
+        """Whether two terms are at consecutive places, both of the prior or both of the data."""
+        is_same_kind = (name in self.values) == (next_name in self.values)
+        return is_same_kind and is_next(self.term_layout[name], self.term_layout[next_name])
 
     def step_of(self, before: str, after: str) -> bool | None:
         """Return whether a read moves on to the next site; None if it goes elsewhere."""
@@ -185,6 +190,17 @@ def is_next(first: Slot, second: Slot) -> bool:
     return is_alike and second.offset == first.offset + first.size
 
 
+def find_neighbours(names: Sequence[str], layout: Layout) -> list[list[str]]:
+    """Put names together that are at consecutive places."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and is_next(layout[runs[-1][-1]], layout[name]):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return runs
+
+
 @dataclass
 class RolledReads:
     """The sites and constants of rolled terms, under the numbers of the branch.
@@ -193,13 +209,12 @@ class RolledReads:
     ----------
     sites
         First site and number of sites of each read.
-    constants, literals
-        Values, and which of them are numbers in the model's text.
+    more
+        The constants.
     """
 
     sites: dict[int, tuple[str, int]] = field(default_factory=dict)
-    constants: dict[int, Any] = field(default_factory=dict)
-    literals: set[int] = field(default_factory=set)
+    more: MoreConstants = field(default_factory=MoreConstants)
 
 
 def roll(
@@ -228,43 +243,82 @@ def gather_constants(
     graph: Graph, run: Sequence[LoneTerm], cutter: Cutter, found: RolledReads
 ) -> list[tuple[int, bool]]:
     """Return numbers for the constants of a run, and whether each of its terms has its own."""
-    numbers = []
-    for body_number in run[0].constants:
-        sources = [term.constants[body_number] for term in run]
-        values = [graph.constants[source] for source in sources]
-        is_fixed = all(are_equal(values[0], other) for other in values[1:])
-        number = cutter.new_number()
-        found.constants[number] = values[0] if is_fixed else stack(values)
-        if is_fixed and all(source in graph.literals for source in sources):
-            found.literals.add(number)
-        numbers.append((number, not is_fixed))
-    return numbers
+    by_term = ([term.constants[number] for term in run] for number in run[0].constants)
+    return [found.more.stack(graph, sources, cutter) for sources in by_term]
 
 
 def cut_terms(
-    finder: RunFinder, names: Sequence[str], cutter: Cutter, may_roll: bool
+    finder: RunFinder,
+    names: Sequence[str],
+    cutter: Cutter,
+    may_roll: bool,
+    trunk: Collection[int] = (),
+    rows: Rows = MappingProxyType({}),
 ) -> tuple[Fragment, tuple[tuple[str, tuple[int, ...]], ...], RolledReads]:
     """Cut out what computes some terms; return also the runs that they form, and what runs read.
 
-    Of each run, the first term and the shape of all.
+    Of each run, the first term and the shape of all. Terms that are no run may still be equal but
+    for what they read of a trunk. Some values read are known to be rows of arrays.
     """
     rolled = RolledReads()
     runs = {run[0].name: run for run in finder.find_runs(names)} if may_roll else {}
     later = {term.name for run in runs.values() for term in run[1:]}
+    others = [name for name in names if name not in later and name not in runs]
+    sprung = {run[0].name: run for run in _find_sprung(finder, others, trunk)}
+    later |= {own.name for run in sprung.values() for own in run[1:]}
     firsts = [name for name in names if name not in later]
-    single = cutter.cut([finder.terms[name] for name in firsts if name not in runs])
-    nodes: list[Operation] = list(single.nodes)
-    numbers = iter(single.outputs)
-    outputs: list[int] = []
-    terms: list[tuple[str, tuple[int, ...]]] = []
-    for name in firsts:
-        shape = finder.graph.avals[finder.terms[name]].shape
-        if name in runs:
-            node = roll(finder, runs[name], cutter, rolled)
-            nodes.append(node)
-            outputs.append(node.outputs[0])
-            terms.append((name, (len(runs[name]), *shape)))
-        else:
-            outputs.append(next(numbers))
-            terms.append((name, shape))
-    return Fragment(tuple(nodes), tuple(outputs)), tuple(terms), rolled
+    alone = [name for name in firsts if name not in runs and name not in sprung]
+    spring = [_spring(finder, run, cutter, rolled) for run in sprung.values()]
+    needed = [value for _, _, values in spring for value in values]
+    single = cutter.cut([*(finder.terms[name] for name in alone), *needed])
+    stacks = [stack for _, stacks, _ in spring for stack in stacks]
+    nodes = list(join_sums(single, stacks, cutter, rows) if sprung else single.nodes)
+    output_of = dict(zip(alone, single.outputs, strict=False))
+    for name, (node, _, _) in zip(sprung, spring, strict=True):
+        nodes.append(node)
+        output_of[name] = node.outputs[0]
+    for name, run in runs.items():
+        node = roll(finder, run, cutter, rolled)
+        nodes.append(node)
+        output_of[name] = node.outputs[0]
+    lengths = {name: (len(run),) for name, run in runs.items()}
+    lengths |= {name: (len(run),) for name, run in sprung.items()}
+    terms = [
+        (name, (*lengths.get(name, ()), *finder.graph.avals[finder.terms[name]].shape))
+        for name in firsts
+    ]
+    fragment = Fragment(tuple(nodes), tuple(output_of[name] for name in firsts))
+    return fragment, tuple(terms), rolled
+
+
+def _find_sprung(
+    finder: RunFinder, names: Sequence[str], trunk: Collection[int]
+) -> list[list[Own]]:
+    """Find runs among terms that are in the order of their rows, each read from a trunk."""
+    if not trunk or len(names) < MIN_RUN:
+        return []
+    runs: list[list[Own]] = []
+    ends = [*finder.values.values(), *trunk]
+    for name in names:
+        own = cut_own(finder.graph, ends, name, [[finder.terms[name]]])
+        last = runs[-1][-1] if runs else None
+        goes_on = (
+            last is not None and last.key == own.key and finder.are_in_row(last.name, own.name)
+        )
+        runs[-1].append(own) if goes_on else runs.append([own])
+    return [run for run in runs if len(run) >= MIN_RUN and run[0].sources != run[1].sources]
+
+
+def _spring(
+    finder: RunFinder, run: Sequence[Own], cutter: Cutter, found: RolledReads
+) -> tuple[RolledNode, list, list[int]]:
+    """Return the node that computes a run, those that stack what it reads, and what they need."""
+    gathered, stacks, needed = gather(finder.graph, run, cutter, found.more)
+    node = RolledNode(
+        run[0].fragments[0],
+        gathered.body_inputs,
+        gathered.is_mapped,
+        gathered.numbers,
+        (cutter.new_number(),),
+    )
+    return node, stacks, needed

@@ -133,11 +133,13 @@ class SingleElement:
 
     def settle(self, proposed: Proposed, before: Before, is_accepted: Array) -> tuple:
         """Take all that was proposed, or nothing: values, terms and outputs."""
-        old_values = [before.reads[index] for index in self.branch.moved]
+        branch, old_values = self.branch, [before.reads[index] for index in self.branch.moved]
+        made = branch.outputs.run(proposed.known)
+        outputs = branch.keep_outputs(proposed.known, made, before.outputs)
         return (
             self.choose(is_accepted, proposed.values, old_values),
             self.choose(is_accepted, proposed.log_terms, before.log_terms),
-            self.choose(is_accepted, self.branch.outputs.run(proposed.known), before.outputs),
+            self.choose(is_accepted, outputs, before.outputs),
         )
 
 

@@ -1,6 +1,6 @@
 """The moves of a program as code and arrays: which branch moves which entry of the schedule."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,8 +10,10 @@ from adlmh_jax.graph import align
 from adlmh_jax.model import Program, Site, SiteTable, element_names, find_completed
 from adlmh_jax.moves.branch import Cut, cut_branch
 from adlmh_jax.moves.elements import Element, view_element
+from adlmh_jax.moves.family import cut_family, cut_family_start, find_families
 from adlmh_jax.moves.groups import Group, GroupData, make_groups
 from adlmh_jax.moves.joint import cut_joint
+from adlmh_jax.moves.trunk import find_trunk
 from adlmh_jax.proposals import Plan, Traits, Variant
 from adlmh_jax.types import Array, as_array, float_type
 
@@ -93,14 +95,20 @@ class KernelData(NamedTuple):
 def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     """Return the `Kernel` of a program, whose sites move as planned, and its `KernelData`."""
     program = program.with_proposals(plan.functions)
+    variants = {name: site.variants for name, site in plan.sites.items() if site.variants}
+    trunk = _find_trunk(program)
+    shared: dict[str, list[Cut]] = {}
+    for family in find_families(program, variants):
+        for variant in variants[family[0]]:
+            for name, cut in cut_family(program, trunk, family, variant).items():
+                shared.setdefault(name, []).append(cut)
     singles = [
         EntryPlan(
             sites=(program.sites[name],),
-            cuts=tuple(_cut_variant(program, name, variant) for variant in site_plan.variants),
-            second_share=site_plan.second_share,
+            cuts=tuple(shared.get(name) or _cut_site(program, name, variants[name], trunk)),
+            second_share=plan.sites[name].second_share,
         )
-        for name, site_plan in plan.sites.items()
-        if site_plan.variants
+        for name in variants
     ]
     joint = [
         EntryPlan(
@@ -121,13 +129,29 @@ def build_start(program: Program) -> tuple[Kernel, KernelData]:
     """
     completed = find_completed(program.traced, program.sites)
     layouts = (program.latent_layout, program.term_layout)
+    trunk = _find_trunk(program)
+    shared: dict[str, Cut] = {}
+    for family in find_families(program, dict.fromkeys(program.sites.names, ())):
+        shared |= cut_family_start(program, trunk, family, completed) if len(family) > 1 else {}
     plans = []
     for site in program.sites.sites:
-        cut = cut_branch(
-            program.traced, program.sites, layouts, completed[site.name], site.name, Variant()
+        cut = shared.get(site.name) or cut_branch(
+            program.traced,
+            program.sites,
+            layouts,
+            completed[site.name],
+            site.name,
+            [Variant()],
+            trunk=trunk,
         )
         plans.append(EntryPlan(sites=(site,), cuts=(cut,), is_whole=True))
     return _assemble(program, plans)
+
+
+def _find_trunk(program: Program) -> frozenset[int]:
+    """Return what several sites need, where supports depend on others."""
+    is_dynamic = any(touches.redraws for touches in program.touches.values())
+    return find_trunk(program.traced) if is_dynamic else frozenset()
 
 
 @dataclass(frozen=True)
@@ -139,7 +163,7 @@ class EntryPlan:
     sites
         The sites that move; none if the summed ones alone are drawn.
     cuts
-        The branch of each variant.
+        The branch of both variants, or that of each.
     second_share
         Probability of the second variant.
     summed
@@ -171,26 +195,51 @@ class EntryPlan:
         return [[*own, *summed]] if self.is_one else [[number, *summed] for number in own]
 
 
-def _cut_variant(program: Program, name: str, variant: Variant) -> Cut:
+def _cut_site(
+    program: Program, name: str, variants: Sequence[Variant], trunk: Collection[int]
+) -> list[Cut]:
+    """Return one cut for both variants of a site's move, or one for each.
+
+    A move of one element may need no others in one variant, but not in the other.
+    """
+    element = _element(program, name, variants)
+    if len(variants) > 1 and element is None:
+        elements = [_element(program, name, [variant]) for variant in variants]
+        if any(elements):
+            pairs = zip(variants, elements, strict=True)
+            return [_cut_variants(program, name, [v], e, trunk) for v, e in pairs]
+    return [_cut_variants(program, name, variants, element, trunk)]
+
+
+def _cut_variants(
+    program: Program,
+    name: str,
+    variants: Sequence[Variant],
+    element: Element | None,
+    trunk: Collection[int],
+) -> Cut:
+    is_block = variants[0].is_block
     return cut_branch(
         program.traced,
         program.sites,
         (program.latent_layout, program.term_layout),
         program.touches[name],
         name,
-        variant,
-        term_axes=tuple(program.axes_by_term(name).values()) if variant.is_block else (),
-        element=_element(program, name, variant),
+        variants,
+        term_axes=tuple(program.axes_by_term(name).values()) if is_block else (),
+        element=element,
+        trunk=trunk,
     )
 
 
-def _element(program: Program, name: str, variant: Variant) -> Element | None:
+def _element(program: Program, name: str, variants: Sequence[Variant]) -> Element | None:
     """Return the site seen from one element, where a move of one needs no others."""
     site, touches, traced = program.sites[name], program.touches[name], program.traced
-    if variant.is_block or site.num_components == 1 or touches.redraws:
+    if variants[0].is_block or site.num_components == 1:
         return None
     alignments = align(traced.graph, traced.values[name], site.batch_shape)
-    return view_element(traced, site, touches, alignments, variant.proposal)
+    proposals = [variant.proposal for variant in variants]
+    return view_element(traced, site, touches, alignments, proposals)
 
 
 def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, KernelData]:
@@ -213,7 +262,8 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
     walk_dimensions: list[int] = []
     for plan, entries in zip(plans, by_entry, strict=True):
         own = [next(places) for _ in plan.cuts]
-        has_scale = [groups[group].branch.has_scale for group, _ in (own[0], own[-1])]
+        branches = [groups[group].branch for group, _ in (own[0], own[-1])]
+        has_scale = [branch.is_scaled(variant) for variant, branch in enumerate(branches)]
         walk = groups[own[0][0]].branch.walk
         for element, components in enumerate(entries):
             entry_of.extend([len(columns)] * len(components))

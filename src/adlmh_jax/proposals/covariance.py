@@ -57,6 +57,8 @@ def watch(walks: Walks, free: Array, dimensions: Array) -> Walks:
     dimensions
         Of the walks, ``[J]``.
     """
+    if not walks.num_seen.size:  # nothing walks: no matrices without entries for the device
+        return walks
     return jax.vmap(_watch)(walks, free, dimensions)
 
 

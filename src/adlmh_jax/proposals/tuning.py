@@ -85,7 +85,7 @@ class Evidence(NamedTuple):
     scaled
         Accepted proposals that have a scale, over all chains, ``[L]``.
     taken
-        Accepted proposals of each of the two variants, where they are compared, ``[2, L]``.
+        Accepted proposals of each of the two variants, where they are compared, ``[L, 2]``.
     num_chains
         Chains of the superchain.
     """
@@ -138,9 +138,7 @@ def tune(traits: Traits, tuning: Tuning, evidence: Evidence) -> Tuning:
 
     # By acceptance. Distances would be sharper, but during the approach of the posterior those of
     # prior draws are so large that nothing later weighs against them.
-    accepted = jax.vmap(lambda taken: jax.ops.segment_sum(taken, traits.entry_of, num_entries))(
-        evidence.taken
-    )
+    accepted = jax.ops.segment_sum(evidence.taken, traits.entry_of, num_entries).T
     kept = MEMORY ** tries.sum(axis=0)
     taken = kept * tuning.taken + accepted / num_chains
     tried = kept * tuning.tries + tries

@@ -225,6 +225,23 @@ def _storable(name: str) -> str:
     return name.replace("/", ".")
 
 
+def with_datasets(one: Any, arrays: Mapping[str, np.ndarray], names: Sequence[Any]) -> Any:
+    """Return what ArviZ has of one data set with the arrays of all, ``[data set, ...]``."""
+    groups = {}
+    coords = {"dataset": np.array(names)}
+    stored = {
+        _storable(name): array.astype(np.int8) if array.dtype == bool else array
+        for name, array in arrays.items()
+    }
+    for group in ("posterior", "sample_stats"):
+        data = getattr(one[group], "to_dataset", lambda group=group: one[group])()
+        own = [name for name in data.data_vars if name in stored]
+        variables = {name: (("dataset", *data[name].dims), stored[name]) for name in own}
+        groups[group] = data[own].drop_vars(own).assign(variables).assign_coords(coords)
+        groups[group].attrs.pop("seed", None)  # of the one data set
+    return _assemble(groups, one.attrs)
+
+
 def _assemble(datasets: Mapping[str, Any], attributes: Mapping[str, Any]) -> Any:
     """Put the groups into what the installed ArviZ works with."""
     import arviz

@@ -1,7 +1,6 @@
 """From the end of a run to a `Result`."""
 
 import functools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,33 +10,39 @@ import numpy as np
 from adlmh_jax.engine import Done, Draws, Engine, RunConfig, SuperchainState, to_host
 from adlmh_jax.model import Program, element_names
 from adlmh_jax.results.evidence import estimate_evidence
-from adlmh_jax.results.precision import warn_if_imprecise
+from adlmh_jax.results.precision import find_imprecise, warn_if_imprecise
 from adlmh_jax.results.result import Result
 from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.schedules import Schedule
 from adlmh_jax.statistics import summarise, tally_total
 from adlmh_jax.types import Array
+from adlmh_jax.warning import warn_user
 
 
 def collect(
-    engine: Engine,
-    config: RunConfig,
-    names: Sequence[str],
-    done: Done,
-    seed: int,
-    seconds: float,
+    engine: Engine, names: Sequence[str], seed: int, config: RunConfig, done: Done, seconds: float
+) -> Result:
+    """Put together what a run leaves behind, and warn of what is wrong; its parts are used up."""
+    result = gather(engine, names, seed, config, done, seconds)
+    report = result.schedule
+    warn_if_invalid(report.invalid.sum(axis=0), report.names)
+    warn_if_imprecise(dict(result.imprecise))
+    return result
+
+
+def gather(
+    engine: Engine, names: Sequence[str], seed: int, config: RunConfig, done: Done, seconds: float
 ) -> Result:
     """Put together what a run leaves behind; its parts are used up."""
-    num_superchains = config.superchains
+    num_superchains = len(config.numbers)
     superchains = jax.tree.map(lambda leaf: leaf[:num_superchains], to_host(done.state.superchains))
     report = _report(engine, superchains)
-    _warn_invalid(report)
-    imprecise = warn_if_imprecise(engine.program, superchains.chains)
+    recorded = join_draws(done.parts, names)
     return Result(
-        draws={name: _join(done.parts, name) for name in names},
-        log_density=np.concatenate([part.log_density for part in done.parts], axis=1),
+        draws=recorded.values,
+        log_density=recorded.log_density,
         schedule=report,
-        superchain_of=np.repeat(np.arange(num_superchains), config.chains_each),
+        superchain_of=np.repeat(np.array(config.numbers), config.chains_each),
         config=config,
         program=engine.program,
         state=done.state,
@@ -46,13 +51,15 @@ def collect(
         seed=seed,
         seconds=seconds,
         log_evidence=estimate_evidence(superchains.annealing.log_evidence),
-        imprecise=imprecise,
+        imprecise=find_imprecise(engine.program, superchains.chains),
     )
 
 
-def _join(parts: Sequence[Draws], name: str) -> np.ndarray:
-    """Return all draws of one name, taken out of the parts, so that none is in memory twice."""
-    return np.concatenate([part.values.pop(name) for part in parts], axis=1)
+def join_draws(parts: Sequence[Draws], names: Sequence[str]) -> Draws:
+    """Return all draws, taken out of the parts one by one, so that none is in memory twice."""
+    log_density = np.concatenate([part.log_density for part in parts], axis=1)
+    values = {n: np.concatenate([part.values.pop(n) for part in parts], axis=1) for n in names}
+    return Draws(values, log_density)
 
 
 def _report(engine: Engine, superchains: SuperchainState) -> ScheduleReport:
@@ -123,15 +130,13 @@ def _find_still(
     return stuck, settled
 
 
-def _warn_invalid(report: ScheduleReport) -> None:
-    invalid = report.invalid.sum(axis=0)
+def warn_if_invalid(invalid: np.ndarray, names: Sequence[str], where: str = "") -> None:
+    """Warn of proposals without a density, if there were any, given their number by entry."""
     if invalid.any():
         worst = int(np.argmax(invalid))
-        warnings.warn(
-            f"{invalid.sum()} proposals had a log density of NaN or +inf and were rejected, most "
-            f"of them ({invalid[worst]}) at `{report.names[worst]}`. The draws are right only if "
+        warn_user(
+            f"{invalid.sum()} proposals{where} had a log density of NaN or +inf and were rejected, "
+            f"most of them ({invalid[worst]}) at `{names[worst]}`. The draws are right only if "
             "such values are impossible: look for 0/0 and overflow in what depends on them, and "
-            "see `result.schedule.invalid`.",
-            UserWarning,
-            stacklevel=5,
+            "see `result.schedule.invalid`."
         )

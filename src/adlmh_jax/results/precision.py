@@ -1,6 +1,5 @@
 """Whether single precision carries a model: its terms in float32 beside those in float64."""
 
-import warnings
 from typing import Any
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 
 from adlmh_jax.model import Program, listed
 from adlmh_jax.types import Chains, float_type
+from adlmh_jax.warning import warn_user
 
 # Numbers from here on may lose what matters in the log-probabilities made of them: that of a count
 # n is a difference of numbers of the size n log n, of which float32 keeps seven digits.
@@ -21,11 +21,11 @@ class PrecisionWarning(UserWarning):
     """Single precision is not enough for a model."""
 
 
-def warn_if_imprecise(program: Program, chains: Chains) -> dict[str, float]:
-    """Warn if the terms at the end of a run, of superchains ``[S, ..., C]``, are not precise.
+def find_imprecise(program: Program, chains: Chains) -> dict[str, float]:
+    """Return the sites whose terms at the end of a run are not precise, and by how much.
 
-    An error that is the same in all chains does no harm, so its spread over chains counts. Return
-    the spread for each site where it is too large.
+    An error that is the same in all chains, of superchains ``[S, ..., C]``, does no harm, so its
+    spread over chains counts.
     """
     if float_type() != np.float32 or not _has_large_numbers(program, chains):
         return {}
@@ -42,17 +42,20 @@ def warn_if_imprecise(program: Program, chains: Chains) -> dict[str, float]:
         spread = np.std(off.reshape(off.shape[0], -1).sum(axis=1))
         if spread > MAX_ERROR:
             errors[name] = float(spread)
+    return errors
+
+
+def warn_if_imprecise(errors: dict[str, float]) -> None:
+    """Warn of the sites whose terms are not precise, if there are any."""
     if errors:
         worst = max(errors, key=lambda name: errors[name])
-        warnings.warn(
+        warn_user(
             f"In single precision the log-probabilities of {listed(errors)} are off by about "
             f"{errors[worst]:.2g} from draw to draw, too much for the draws to be right. Switch "
             "double precision on, before anything else is done with JAX: "
             '`jax.config.update("jax_enable_x64", True)`.',
             PrecisionWarning,
-            stacklevel=5,
         )
-    return errors
 
 
 def _has_large_numbers(program: Program, chains: Chains) -> bool:

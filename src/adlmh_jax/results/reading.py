@@ -11,7 +11,7 @@ from adlmh_jax.engine import RunConfig
 from adlmh_jax.results.arviz import SCHEDULE, SCHEDULE_DIMS
 from adlmh_jax.results.report import RunRecord
 from adlmh_jax.results.schedule import ScheduleReport
-from adlmh_jax.store import DRAWS, read_settings
+from adlmh_jax.store import DATASETS, DRAWS, read_settings
 
 DIAGNOSIS = "diagnosis"  # an attribute of the group `posterior`
 LONG = ("computations of the model", "data of the model", "starting values")  # of no use to people
@@ -76,6 +76,9 @@ def _num_superchains(posterior: Any, settings: Mapping[str, Any]) -> int:
     if "superchain" in posterior.coords:
         _, counts = np.unique(posterior["superchain"].values, return_counts=True)
         return len(counts) if len(set(counts)) == 1 else 1
+    if settings.get("part"):
+        first, last = settings["part"]
+        return last - first
     num_chains, number = posterior.sizes["chain"], settings.get("num_superchains")
     try:
         return RunConfig(num_chains=num_chains, num_superchains=number).superchains
@@ -110,11 +113,19 @@ def _read_directory(path: Path) -> RunRecord:
     if not draws or not posterior.sizes["draw"]:
         raise ValueError(f"The run in `{path}` has no draws yet.")
     sites = settings.pop("sites of the model", "")
+    number = settings.get(DATASETS, 1)
     return RunRecord(
         title=path.resolve().name,
-        draws=draws,
-        num_superchains=_num_superchains(posterior, settings),
+        draws={name: _by_dataset(array, number) for name, array in draws.items()},
+        num_superchains=_num_superchains(posterior, settings) // number,
         diagnosis=None,
         schedule=None,
         settings={**settings, "model": sites.partition("\n")[0]},
     )
+
+
+def _by_dataset(array: np.ndarray, number: int) -> np.ndarray:
+    """Return draws of many data sets, one after the other, with the data set as first own axis."""
+    if number == 1:
+        return array
+    return np.moveaxis(array.reshape(number, -1, *array.shape[1:]), 0, 2)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from adlmh_jax.engine import RunState, to_host
+from adlmh_jax.engine import Draws, RunState, to_host
 from adlmh_jax.model import Program
 from adlmh_jax.results import html
 from adlmh_jax.results.advice import Ending
@@ -20,8 +20,9 @@ from adlmh_jax.results.overview import plot_overview
 from adlmh_jax.results.report import RunRecord, write_report
 from adlmh_jax.results.schedule import ScheduleReport
 from adlmh_jax.results.stragglers import describe_stragglers, find_stragglers
-from adlmh_jax.results.verdict import Diagnosis
+from adlmh_jax.results.verdict import ConvergenceWarning, Diagnosis
 from adlmh_jax.statistics import Summary
+from adlmh_jax.warning import warn_user
 
 QUANTILES = (0.05, 0.5, 0.95)
 MAX_VALUES, MAX_OUTPUTS = 1_000_000, 100  # that are looked at where nobody asked for a diagnosis
@@ -113,6 +114,11 @@ class Result:
         return self.statistics.num_draws
 
     @property
+    def recorded(self) -> Draws:
+        """The draws of all chains, and their log density."""
+        return Draws(dict(self.draws), self.log_density)
+
+    @property
     def num_superchains(self) -> int:
         """Number of superchains."""
         return len(self.schedule.selected)
@@ -196,10 +202,11 @@ class Result:
         rates = report.accepted.sum(axis=1) / np.maximum(1, report.selected.sum(axis=1))
         some = spread_evenly(self.num_chains, chains)
         owners = self.superchain_of[some]
+        rate_of = rates[owners - self.superchain_of[0]]
         return to_arviz(
             self.program,
             {name: array[some] for name, array in self.draws.items()},
-            {"lp": self.log_density[some], "acceptance_rate": rates[owners]},
+            {"lp": self.log_density[some], "acceptance_rate": rate_of},
             self._attributes(),
             chain_coords={"chain": some, "superchain": owners},
             schedule=report.as_arrays(),
@@ -317,6 +324,17 @@ class Result:
     def glance(self) -> Diagnosis:
         """Diagnose some of the draws and outputs only: quick, however many there are."""
         return self.diagnose(MAX_VALUES, MAX_OUTPUTS)
+
+    def warn_if_doubtful(self) -> None:
+        """Warn, once, if the run cannot be trusted."""
+        if not self.draws:
+            return
+        diagnosis = self.glance()
+        if diagnosis.verdict != "converged":
+            warn_user(
+                f"{diagnosis.headline} Print `result.diagnose()` for reasons and remedies.",
+                ConvergenceWarning,
+            )
 
     def report(self, path: str | Path) -> None:
         """Write the run as one page of HTML that needs nothing else: verdict, table, figure.

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -278,6 +278,22 @@ class Directory:
                 "before is as it was: put the directory in order (is it there, is it writable, is "
                 "the disk full?) and pass `resume=True` to go on."
             ) from error
+
+
+class Counts(NamedTuple):
+    """How many draws a stored run has made in warm-up, and how many are stored."""
+
+    num_warmup: int
+    num_stored: int
+
+
+def read_counts(directory: str | Path) -> Counts | None:
+    """Return how far the run in a directory is; None if there is none that can be read."""
+    try:
+        header = read_header(Path(directory) / STATE)
+        return None if header is None else Counts(header["num_warmup"], header["num_stored"])
+    except (OSError, StoreError, KeyError):
+        return None
 
 
 def read_settings(directory: str | Path) -> dict[str, Any]:

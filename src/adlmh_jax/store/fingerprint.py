@@ -11,6 +11,7 @@ from adlmh_jax.engine import Engine, RunConfig
 from adlmh_jax.graph import digest_computation, digest_data
 from adlmh_jax.types import float_type
 
+DATASETS = "data sets"  # of how many, where they are many
 PACKAGES = ("adlmh_jax", "jax", "numpyro")
 
 
@@ -19,6 +20,7 @@ def run_settings(
 ) -> dict[str, Any]:
     """Return what tells a run from others, under names that a refusal can use."""
     program = engine.program
+    number = program.call.num_datasets
     traced = program.traced
     tables = (
         traced.terms,
@@ -32,6 +34,7 @@ def run_settings(
     wanted = [number for table in tables for number in table.values()]
     return {
         **dataclasses.asdict(config),
+        **({DATASETS: number} if number > 1 else {}),
         "sites of the model": repr(program),
         "computations of the model": digest_computation(traced.graph, wanted),
         "data of the model": digest_data(traced.graph),

@@ -88,19 +88,19 @@ class GrowingArray:
             if num_checked > first:
                 self.checks.append(checksum(chunk[:, : num_checked - first]))
 
-    def read(self, num_draws: int) -> np.ndarray:
-        """Return the first draws, if they are those that were written."""
-        size = self.chunk_draws
-        num_chunks = -(-num_draws // size)
-        if len(self.checks) != num_chunks:
-            raise damaged(self.directory, f"it should have {num_chunks} chunks of draws")
-        for number in range(num_chunks):
+    def read(self, num_draws: int, num_more: int = 0) -> np.ndarray:
+        """Return the first draws, if they are those that were written, and some after them."""
+        size, end = self.chunk_draws, num_draws + num_more
+        if len(self.checks) != -(-num_draws // size):
+            raise damaged(self.directory, f"it should have {-(-num_draws // size)} chunks of draws")
+        for number in range(-(-end // size)):
             self._require(number)
-        values = np.empty(self._shape(num_draws), self.like.dtype)
-        for number, check in enumerate(self.checks):
+        values = np.empty(self._shape(end), self.like.dtype)
+        for number in range(-(-end // size)):
             first = number * size
-            chunk = self._read(number)[:, : num_draws - first]
-            if checksum(chunk) != check:
+            chunk = self._read(number)[:, : end - first]
+            checked = chunk[:, : max(0, num_draws - first)]
+            if checked.shape[1] and checksum(checked) != self.checks[number]:
                 raise damaged(self._path(number), "its draws were changed")
             values[:, first : first + size] = chunk
         return values

@@ -3,13 +3,14 @@
 import time
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from adlmh_jax.many import sample_many
 from adlmh_jax.paper import log_checkpoints, running_curve
 from adlmh_jax.paper.experiments.budget import Budget
 from adlmh_jax.paper.experiments.cases import Case, Method
@@ -144,13 +145,11 @@ def run_stretch(stretch: Stretch, seed: int, progress: bool) -> tuple[Arrays, fl
     """
     restarts = stretch.superchains
     problems = stretch.case.problems(restarts, _words(seed, "splits", stretch.batch))
-    each = restarts // len(problems)
+    names = (stretch.case.name, stretch.method.name, stretch.batch)
+    keys = [(_words(seed, *names, number) << 32) | seed for number in range(len(problems))]
+    results = _sample(problems, keys, stretch, restarts // len(problems), progress)
     parts: list[Arrays] = []
-    seconds = 0.0
-    for number, problem in enumerate(problems):
-        key = _words(seed, stretch.case.name, stretch.method.name, stretch.batch, number)
-        result = _sample(problem, stretch, each, (key << 32) | seed, progress and number == 0)
-        seconds += result.seconds or 0.0
+    for problem, result in zip(problems, results, strict=True):
         parts.append({})
         for name in stretch.measures:
             parts[-1] |= MEASURES[name](problem, stretch, result)
@@ -158,7 +157,7 @@ def run_stretch(stretch: Stretch, seed: int, progress: bool) -> tuple[Arrays, fl
         name: array if name in CONSTANTS else np.concatenate([part[name] for part in parts])
         for name, array in parts[0].items()
     }
-    return arrays, seconds
+    return arrays, result.seconds or 0.0  # of all problems together
 
 
 def _words(*names: Any) -> int:
@@ -167,30 +166,34 @@ def _words(*names: Any) -> int:
 
 
 def _sample(
-    problem: Problem, stretch: Stretch, superchains: int, key: int, progress: bool
-) -> Result:
-    """Run one problem of a stretch, adapting throughout as the paper does."""
-    method = stretch.method
+    problems: Sequence[Problem],
+    keys: Sequence[int],
+    stretch: Stretch,
+    superchains: int,
+    progress: bool,
+) -> Iterable[Result]:
+    """Run the problem of a stretch, or all of them at once; adapt throughout as the paper does."""
+    method, first = stretch.method, problems[0]
+    settings = {
+        "outputs": first.outputs,
+        "schedule": method.schedule,
+        "num_chains": superchains * method.chains,
+        "num_superchains": superchains,
+        "num_warmup": stretch.steps - stretch.kept,
+        "num_samples": stretch.kept,
+        "thinning": 1,
+        "epoch": method.epoch,
+        "adapt": "always",
+        "progress": progress,
+        **method.options,
+    }
     with warnings.catch_warnings():
         # How far the runs are from convergence is what the study measures.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return sample(
-            key,
-            problem.model,
-            problem.args,
-            problem.kwargs,
-            outputs=problem.outputs,
-            schedule=method.schedule,
-            num_chains=superchains * method.chains,
-            num_superchains=superchains,
-            num_warmup=stretch.steps - stretch.kept,
-            num_samples=stretch.kept,
-            thinning=1,
-            epoch=method.epoch,
-            adapt="always",
-            progress=progress,
-            **method.options,
-        )
+        if len(problems) == 1:
+            return [sample(keys[0], first.model, first.args, first.kwargs, **settings)]
+        datasets = [(problem.args, problem.kwargs) for problem in problems]
+        return sample_many(keys, first.model, datasets, **settings)
 
 
 def _output_draws(problem: Problem, result: Result) -> np.ndarray:
