@@ -56,6 +56,7 @@ def sizes_of(num_entries, num_outputs, num_chains):
         num_chains=num_chains,
         num_slots=num_entries,
         num_scalars=num_entries,
+        base=np.full(num_entries, 1.0 / num_entries),
     )
 
 

@@ -65,13 +65,22 @@ class EpochLog(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many there are of what a schedule has to do with, in one superchain."""
+    """How many there are of what a schedule has to do with, in one superchain.
+
+    Attributes
+    ----------
+    num_entries, num_outputs, num_chains, num_slots, num_scalars
+        Numbers of them.
+    base
+        The selection probabilities of a schedule that knows nothing, ``[M]``.
+    """
 
     num_entries: int
     num_outputs: int
     num_chains: int
     num_slots: int
     num_scalars: int
+    base: np.ndarray
 
 
 class Anatomy(NamedTuple):

@@ -109,7 +109,8 @@ def weights_from_moments(columns, kernels, pi, outputs):
     anatomy = single_entries(len(kernels))
     mobile = mobility(anatomy, 2 * jnp.array(renewed), jnp.ones(len(kernels)), jnp.ones(9), 0.0)
     best = design(anatomy, jnp.array(explained), mobile, anatomy.costs)
-    candidates = [np.asarray(mix(best, share), np.float64) for share in race.SHARES]
+    uniform = np.full(best.size, 1.0 / best.size)
+    candidates = [np.asarray(mix(best, uniform, share), np.float64) for share in race.SHARES]
     return min(candidates, key=lambda a: asymptotic_variance(a, kernels, pi, outputs)[0])
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from adlmh_jax.engine.config import default_epoch
 from adlmh_jax.engine.costs import estimate_costs
@@ -66,7 +67,8 @@ def build_engine(
     schedule, proposals, blocks
         As for `sample`.
     thinning
-        Steps of a draw. Default: one for each entry that moves.
+        Steps of a draw. Default: a sweep's worth, in which each entry that moves is selected once
+        or more often, on average.
     epoch
         Steps between updates of the weights. Default: see `default_epoch`.
     keep
@@ -88,7 +90,9 @@ def build_engine(
         kernel=kernel,
         schedule=restrict(rule_of(schedule), moved, kernel.num_entries),
         plan=plan_rounds(
-            thinning or len(moved), epoch or default_epoch(kernel.num_entries), has_one_draw
+            thinning or _sweep(kernel.base_weights[list(moved)]),
+            epoch or default_epoch(kernel.num_entries),
+            has_one_draw,
         ),
         keep=Keep() if keep is None else keep,
         outputs=program.output_layout.rows(),
@@ -104,6 +108,11 @@ def build_engine(
         data=data,
         entry_names=tuple(name for _, name in names),
     )
+
+
+def _sweep(base: np.ndarray) -> int:
+    """Return the number of steps in which every entry is selected at least once on average."""
+    return round(float(np.sum(base) / np.min(base))) if base.size else 1
 
 
 def check_schedule(schedule: Any) -> None:

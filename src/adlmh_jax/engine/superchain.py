@@ -17,7 +17,6 @@ from adlmh_jax.engine.annealing import (
     Particles,
     Way,
     anneal,
-    annealing_weights,
     init_annealing,
 )
 from adlmh_jax.engine.counts import Counts, empty_counts
@@ -121,6 +120,7 @@ class EngineSpec:
             num_chains=num_chains,
             num_slots=kernel.num_slots,
             num_scalars=kernel.num_scalars,
+            base=kernel.base_weights,
         )
 
     def num_logged(self, num_chains: int) -> int:
@@ -276,14 +276,15 @@ def _draw_steps(
     spec: EngineSpec, phase: Phase, key: Key, state: SuperchainState
 ) -> tuple[Array, Array, Array]:
     """Draw the random words, the entries and the variants of an epoch's steps, in bulk."""
-    num_steps, num_words = spec.plan.epoch_steps, spec.kernel.num_words
-    num_chains, schedule = state.chains.log_terms.shape[-1], spec.schedule
+    kernel, schedule = spec.kernel, spec.schedule
+    num_steps, num_words = spec.plan.epoch_steps, kernel.num_words
+    num_chains = state.chains.log_terms.shape[-1]
     weights = schedule.weights(state.schedule)
     if schedule.watch:
         weights = jnp.where(phase.is_adapting, schedule.watch.weights(state.schedule), weights)
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
     is_annealing = state.annealing.beta < 1.0
-    weights = jnp.where(is_annealing, annealing_weights(spec.kernel), weights)
+    weights = jnp.where(is_annealing, kernel.base_weights, weights)
     entries = select(bits[:num_steps], weights)
     variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)

@@ -106,7 +106,8 @@ def as_algorithm(
     proposals, blocks
         As for `sample`.
     num_steps
-        Steps of an iteration. Default: a sweep's worth, one step for each component or block.
+        Steps of an iteration. Default: a sweep's worth, one step for each component or block, and
+        as many again where sites walk together.
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.

@@ -242,8 +242,8 @@ class AdLMH(LMH):
     proposals, blocks
         As for `sample`.
     steps_per_iteration
-        Steps of each chain per iteration. Default: one for each component or block, a sweep's
-        worth.
+        Steps of each chain per iteration. Default: a sweep's worth, one for each component or
+        block, and as many again where sites walk together.
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.

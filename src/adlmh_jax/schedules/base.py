@@ -101,7 +101,7 @@ def restrict(schedule: Schedule, entries: tuple[int, ...], num_entries: int) -> 
     """Return the schedule of some of the entries; the others have weight zero."""
     if len(entries) == num_entries:
         return schedule
-    chosen = np.array(entries)
+    chosen = np.array(entries, np.int32)
     number_of = np.full(num_entries, len(entries), np.int32)  # of the others: one that is dropped
     number_of[chosen] = np.arange(len(entries))
 
@@ -113,7 +113,8 @@ def restrict(schedule: Schedule, entries: tuple[int, ...], num_entries: int) -> 
         return jnp.zeros((num_entries, *array.shape[1:]), array.dtype).at[chosen].set(array)
 
     def fewer(sizes: Sizes) -> Sizes:
-        return sizes._replace(num_entries=len(entries))
+        base = sizes.base[chosen]
+        return sizes._replace(num_entries=len(entries), base=base / np.sum(base))
 
     def restrict_watch(watch: Watch) -> Watch:
         def learn(state: Any, sight: Sight) -> Any:

@@ -81,6 +81,6 @@ def design(anatomy: Anatomy, explained: Array, mobile: Array, costs: Array) -> A
     return lax.fori_loop(0, NUM_TURNS, turn, uniform)
 
 
-def mix(alpha: Array, share: Array | float) -> Array:
-    """Return weights of which a share is uniform."""
-    return (1.0 - share) * alpha + share / alpha.size
+def mix(alpha: Array, base: Array, share: Array | float) -> Array:
+    """Return weights of which a share is that of a schedule that knows nothing."""
+    return (1.0 - share) * alpha + share * base

@@ -79,6 +79,8 @@ class InfluenceState(NamedTuple):
         Of the last race.
     cost_power
         1 if costs count, 0 if not.
+    base
+        Weights of which all candidates but UCB's have a share, ``[M]``.
     """
 
     ucb: Any
@@ -94,6 +96,7 @@ class InfluenceState(NamedTuple):
     scores: Array
     winner: Array
     cost_power: Array
+    base: Array
 
 
 @functools.cache
@@ -117,13 +120,12 @@ def influence(per: Literal["second", "step"] = "second") -> Schedule:
         raise ValueError(f'`per` must be "second" or "step", got {per!r}.')
 
     def init(sizes: Sizes) -> InfluenceState:
-        num_entries = sizes.num_entries
-        uniform = as_array(np.full(num_entries, 1.0 / num_entries), float_type())
+        num_entries, base = sizes.num_entries, as_array(sizes.base, float_type())
         num_reported = 1 if plan_groups(sizes).num_sums else sizes.num_outputs
         return InfluenceState(
             ucb=ucb().init(sizes),
-            settled=uniform,
-            playing=uniform,
+            settled=base,
+            playing=base,
             value_units=init_units(sizes.num_scalars),
             output_units=init_units(sizes.num_outputs),
             window=init_window(sizes),
@@ -134,6 +136,7 @@ def influence(per: Literal["second", "step"] = "second") -> Schedule:
             scores=as_array(np.zeros(NUM_CANDIDATES), float_type()),
             winner=as_array(NUM_CANDIDATES - 1, np.int32),
             cost_power=as_array(per == "second", float_type()),
+            base=base,
         )
 
     return _rule()._replace(init=init, name=f'influence(per="{per}")')
@@ -218,8 +221,9 @@ def _conclude(state: InfluenceState, sight: Sight) -> InfluenceState:
     best, influence, mobile = propose(state, sight)
     blank = jax.tree.map(jnp.zeros_like, (window, state.race.courses))
     is_first = clock.num_cycles == 0
-    playing = jnp.where(is_first, mix(best, LEARNING_SHARE), state.playing)
-    candidates = jnp.stack([ucb().weights(state.ucb), *(mix(best, share) for share in SHARES)])
+    playing = jnp.where(is_first, mix(best, state.base, LEARNING_SHARE), state.playing)
+    mixtures = [mix(best, state.base, share) for share in SHARES]
+    candidates = jnp.stack([ucb().weights(state.ucb), *mixtures])
     is_racing = clock.epoch + 1 == _race_start(clock)
     nothing = jnp.full_like(state.race.ratios, WORST).at[-1].set(0.0)  # then uniform is kept
     return state._replace(

@@ -29,12 +29,16 @@ class UcbState(NamedTuple):
         ``[K, M, C]``.
     exploration
         C of eq. 17.
+    base
+        By how much more than others entries are selected that are worth the same, ``[M]``: all are
+        equal, unless several sites walk together.
     """
 
     rewards: CompensatedSum
     counts: CompensatedSum
     history: Array
     exploration: Array
+    base: Array
 
 
 @functools.cache
@@ -70,6 +74,7 @@ def ucb(exploration: float = 0.5, joint_output: bool = False) -> Schedule:
             counts=compensated(ones),
             history=as_array(np.zeros((num_histories, num_entries, logged)), float_type()),
             exploration=as_array(exploration, float_type()),
+            base=as_array(sizes.base, float_type()),
         )
 
     name = f"ucb(exploration={exploration}, joint_output={joint_output})"
@@ -105,7 +110,8 @@ def _weights(state: UcbState) -> Array:
     rewards, counts = state.rewards.value, state.counts.value
     # Eq. 17, with eq. 5 to normalise.
     bound = rewards / counts + state.exploration * jnp.sqrt(jnp.log(jnp.sum(counts)) / counts)
-    return apply_floor(bound / jnp.sum(bound))
+    alpha = state.base * bound
+    return apply_floor(alpha / jnp.sum(alpha))
 
 
 def _award(state: UcbState, log: EpochLog) -> UcbState:
@@ -116,6 +122,7 @@ def _award(state: UcbState, log: EpochLog) -> UcbState:
         counts=compensated_add(state.counts, rewards + penalties),
         history=history,
         exploration=state.exploration,
+        base=state.base,
     )
 
 

@@ -3,8 +3,6 @@
 import functools
 from typing import NamedTuple
 
-import numpy as np
-
 from adlmh_jax.schedules.base import Schedule
 from adlmh_jax.types import Array, Sizes, as_array, float_type
 
@@ -20,8 +18,7 @@ def uniform() -> Schedule:
     """Select every component with equal probability: LMH."""
 
     def init(sizes: Sizes) -> UniformState:
-        num_entries = sizes.num_entries
-        return UniformState(as_array(np.full(num_entries, 1.0 / num_entries), float_type()))
+        return UniformState(as_array(sizes.base, float_type()))
 
     return Schedule(
         init=init,
