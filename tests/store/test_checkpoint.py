@@ -53,6 +53,27 @@ def test_goes_on_where_it_was_ended(tmp_path, after, small_chunks, whole, num_ch
     assert_same(run(tmp_path / "run", resume=True), whole)
 
 
+def test_goes_on_in_the_middle_of_annealing(tmp_path, after, small_chunks, monkeypatch):
+    options = {"num_chains": 64, "num_superchains": 2, "num_warmup": 400}
+    whole, betas = run(**options), []
+    save = directory.Directory.save
+
+    def save_and_look(store, done):
+        betas.append(np.asarray(done.state.superchains.annealing.beta))
+        save(store, done)
+
+    monkeypatch.setattr(directory.Directory, "save", save_and_look)
+    after(2, end)
+    with pytest.raises(Ended):
+        run(tmp_path / "run", **options)
+    assert (betas[-1] > 0.0).all() and (betas[-1] < 1.0).all()
+    resumed = run(tmp_path / "run", resume=True, **options)
+    assert_same(resumed, whole)
+    np.testing.assert_array_equal(
+        resumed.log_evidence.by_superchain, whole.log_evidence.by_superchain
+    )
+
+
 def test_draws_beyond_the_state_are_written_anew(tmp_path, after, small_chunks, whole, monkeypatch):
     monkeypatch.setattr(zarr, "CHUNK_BYTES", 16 * 6 * 4)
     after(7, end)  # 28 draws, in chunks of 16
