@@ -125,11 +125,13 @@ def evidence_of(model, args=(), seed=0, **settings):
     return result
 
 
-def check_evidence(model, args, truth, seed=0):
-    """Superchains are unbiased for the evidence: 64 of them, at four standard errors."""
-    result = evidence_of(model, args, seed, num_chains=64 * 32, num_superchains=64)
+def check_evidence(model, args, truth, seed=0, sizes=(64, 32)):
+    """The mean over superchains is the evidence, at four standard errors."""
+    num_superchains, each = sizes
+    num_chains = num_superchains * each
+    result = evidence_of(model, args, seed, num_chains=num_chains, num_superchains=num_superchains)
     ratios = np.exp(result.log_evidence.by_superchain - truth)
-    error = np.std(ratios, ddof=1) / 8.0
+    error = np.std(ratios, ddof=1) / np.sqrt(num_superchains)
     assert error < 0.1
     assert abs(ratios.mean() - 1.0) < 4.0 * error
     return result
@@ -151,10 +153,10 @@ def test_evidence_of_a_conjugate_model(data):
 
 @pytest.mark.slow
 def test_evidence_over_seeds(data):
-    """Discrete, and mixed; each seed is wrong once in fifteen thousand times."""
+    """Discrete, and mixed: with so many chains each that their choice of rungs does not show."""
     for seed in range(1, 21):
-        check_evidence(three_states, (), np.log(WEIGHTS @ LIKELIHOOD), seed)
-        check_evidence(conjugate, (data,), conjugate_evidence(data), seed)
+        check_evidence(three_states, (), np.log(WEIGHTS @ LIKELIHOOD), seed, (32, 256))
+        check_evidence(conjugate, (data,), conjugate_evidence(data), seed, (32, 256))
 
 
 def weights_not_reset(patch):

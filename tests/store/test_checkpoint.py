@@ -63,7 +63,7 @@ def test_goes_on_in_the_middle_of_annealing(tmp_path, after, small_chunks, monke
         save(store, done)
 
     monkeypatch.setattr(directory.Directory, "save", save_and_look)
-    after(2, end)
+    after(1, end)
     with pytest.raises(Ended):
         run(tmp_path / "run", **options)
     assert (betas[-1] > 0.0).all() and (betas[-1] < 1.0).all()
