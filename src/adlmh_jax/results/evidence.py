@@ -15,8 +15,8 @@ class LogEvidence:
     Attributes
     ----------
     value
-        Of the mean of the superchains' estimates. Its bias is of the order of one over the chains of
-        a superchain, whose particles choose their own rungs.
+        Of the mean of the superchains' estimates. Its bias is of the order of one over the chains
+        of a superchain, whose particles choose their own rungs.
     standard_error
         Of ``value``, from the spread over superchains.
     by_superchain
