@@ -92,7 +92,7 @@ def sample(
         Draws before sampling (not recorded) and recorded draws.
     thinning
         Steps of each chain per draw. Default: a sweep's worth, one step for each component or
-        block, and as many again where sites walk together.
+        block, and one for each number of sites that walk together.
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
@@ -29,6 +30,7 @@ KEPT_SIZES = (0.9, 0.8, 0.7, 0.6, 0.5)
 MAX_MEMORY = 0.1  # squared correlation with the place where particles were resampled
 MAX_WAIT = 1 / 8  # of what is left of the rounds, for one rung
 NUM_HALVINGS = 40  # of the interval in which the next beta is sought
+WALK_SHARE = 0.5  # of the steps that walks of several sites get
 
 
 class Annealing(NamedTuple):
@@ -221,3 +223,12 @@ def remembers(before: Array, now: Array) -> Array:
     squares = jnp.where(is_known, covariance**2 / jnp.where(is_known, variances, 1.0), 0.0)
     # Independent particles have a squared correlation of 1 / size on average.
     return jnp.sum(squares) > (MAX_MEMORY + 1.0 / size) * jnp.sum(is_known)
+
+
+def annealing_weights(kernel: Kernel) -> Array:
+    """Return the selection probabilities on the way: walks have half of the steps, ``[M]``."""
+    num_walks, num_others = len(kernel.walks), kernel.num_entries - len(kernel.walks)
+    share = WALK_SHARE if num_walks and num_others else float(num_walks > 0)
+    weights = np.full(kernel.num_entries, (1.0 - share) / max(1, num_others), float_type())
+    weights[[entry for entry, _ in kernel.walks]] = share / max(1, num_walks)
+    return jnp.asarray(weights)

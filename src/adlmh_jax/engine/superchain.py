@@ -17,6 +17,7 @@ from adlmh_jax.engine.annealing import (
     Particles,
     Way,
     anneal,
+    annealing_weights,
     init_annealing,
 )
 from adlmh_jax.engine.counts import Counts, empty_counts
@@ -284,7 +285,7 @@ def _draw_steps(
         weights = jnp.where(phase.is_adapting, schedule.watch.weights(state.schedule), weights)
     bits = jax.random.bits(key, (num_steps * (2 + num_words * num_chains),), "uint32")
     is_annealing = state.annealing.beta < 1.0
-    weights = jnp.where(is_annealing, kernel.base_weights, weights)
+    weights = jnp.where(is_annealing, annealing_weights(kernel), weights)
     entries = select(bits[:num_steps], weights)
     variants = to_uniform(bits[num_steps : 2 * num_steps]) < state.tuning.second_share[entries]
     words = bits[2 * num_steps :].reshape(num_steps, num_words, num_chains)

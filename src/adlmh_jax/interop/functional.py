@@ -107,7 +107,7 @@ def as_algorithm(
         As for `sample`.
     num_steps
         Steps of an iteration. Default: a sweep's worth, one step for each component or block, and
-        as many again where sites walk together.
+        one for each number of sites that walk together.
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.

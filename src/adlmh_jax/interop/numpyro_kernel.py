@@ -243,7 +243,7 @@ class AdLMH(LMH):
         As for `sample`.
     steps_per_iteration
         Steps of each chain per iteration. Default: a sweep's worth, one for each component or
-        block, and as many again where sites walk together.
+        block, and one for each number of sites that walk together.
     epoch
         Steps between updates of the weights; 1 is exactly the paper. Default: 64, or a quarter of a
         sweep where that is more.

@@ -18,7 +18,6 @@ from adlmh_jax.proposals import Plan, Traits, Variant
 from adlmh_jax.types import Array, as_array, float_type
 
 Place = tuple[int, int]  # (group, member)
-WALK_SHARE = 0.5  # of the steps that walks of several sites get
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +57,14 @@ class Kernel:
     def base_weights(self) -> np.ndarray:
         """Selection probabilities when nothing is known of the entries, ``[M]``.
 
-        They are uniform, but for walks of several sites, which have half of all steps: in D
-        dimensions a walk needs of the order of D steps for what a single choice does in one.
+        They are uniform, but a walk of D numbers counts as D entries: it needs of the order of D
+        steps for what a single choice does in one.
         """
-        num_walks, num_others = len(self.walks), self.num_entries - len(self.walks)
-        share = WALK_SHARE if num_walks and num_others else float(num_walks > 0)
-        weights = np.full(self.num_entries, (1.0 - share) / max(1, num_others), float_type())
-        weights[[entry for entry, _ in self.walks]] = share / max(1, num_walks)
-        return weights
+        weights = np.ones(self.num_entries, float_type())
+        for entry, group in self.walks:
+            walk = self.groups[group].branch.walk
+            weights[entry] = walk.dimension if walk else 1
+        return weights / np.sum(weights)
 
     @property
     def walk_dimension(self) -> int:
