@@ -134,7 +134,7 @@ def sample(
     devices
         Where to run; default: all devices.
     progress
-        Show a progress bar.
+        Show a bar: phase, speed, acceptance, and nested R-hat of the worst output so far.
 
     Returns
     -------
