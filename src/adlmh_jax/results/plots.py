@@ -39,6 +39,14 @@ def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
     Returns
     -------
     The two axes.
+
+    Examples
+    --------
+    ::
+
+        result = adlmh.sample(0, model, (readings,), outputs=["rate"])
+        rewards, counts = adlmh.plot_schedule(result)
+        counts.figure.savefig("schedule.png")
     """
     report: ScheduleReport = getattr(result, "schedule", result)
     if ax is None:
