@@ -47,6 +47,19 @@ def test_bands_hold_as_often_as_they_say():
     assert "Not calibrated" in repr(found)
 
 
+@pytest.mark.parametrize("number", [1, 30])
+def test_what_leaves_the_band_is_suspect(number):
+    rng = np.random.default_rng(2)
+    middles = np.linspace(0.3, 0.7, number) if number > 1 else [0.42]
+    ranks = {str(p): np.rint(32 * rng.beta(6 * p, 6 - 6 * p, size=60)).astype(int) for p in middles}
+    ranks |= {f"fine {number}": rng.integers(0, 33, size=60) for number in range(number)}
+    found = Calibration(ranks, 32)
+    low, high = found.band
+    below = {name: found.num_below(name) for name in ranks}
+    outside = [name for name, b in below.items() if np.any((b < low) | (b > high))]
+    assert found.suspects == outside and 0 < len(outside) < len(ranks)
+
+
 def test_a_right_model_is_calibrated():
     calibration = sbc(0, counts, (READINGS,), outputs=["rate", "count"])
     assert set(calibration.ranks) == {"rate", *(f"count[{i}]" for i in range(4)), "log density"}

@@ -18,6 +18,7 @@ from adlmh_jax.results import (
     Result,
     Results,
     plot_convergence,
+    plot_sbc,
     plot_schedule,
 )
 from adlmh_jax.sampling import sample
@@ -47,6 +48,7 @@ __all__ = [
     "merge",
     "mixture",
     "plot_convergence",
+    "plot_sbc",
     "plot_schedule",
     "prior",
     "random_walk",

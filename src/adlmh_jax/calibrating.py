@@ -66,6 +66,14 @@ def sbc(
     Returns
     -------
     A `Calibration`; print it.
+
+    Examples
+    --------
+    ::
+
+        calibration = adlmh.sbc(0, model, (readings,), outputs=["rate", "photons"])
+        print(calibration)
+        adlmh.plot_sbc(calibration)
     """
     _check_settings(num_datasets, settings)
     key = make_key(key)

@@ -76,6 +76,15 @@ def sample_many(
     Returns
     -------
     `Results`: a sequence with a `Result` for each data set.
+
+    Examples
+    --------
+    ::
+
+        datasets = [(readings,), (2 * readings,)]
+        results = adlmh.sample_many(0, model, datasets, outputs=["rate"])
+        results.summary()
+        print(results[1].diagnose())
     """
     check_resume(store, resume)
     each = RunConfig(

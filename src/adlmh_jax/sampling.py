@@ -134,13 +134,22 @@ def sample(
     devices
         Where to run; default: all devices.
     progress
-        Show a progress bar.
+        Show a bar: phase, speed, acceptance, and nested R-hat of the worst output so far.
 
     Returns
     -------
     A `Result`. ``result.extend(n)`` makes n draws **more**. Ctrl-C and SIGTERM end the run after
     the current chunk, with the draws so far and an `InterruptedWarning`, or with
     `KeyboardInterrupt` if there are none yet; a second signal ends it at once.
+
+    Examples
+    --------
+    ::
+
+        result = adlmh.sample(0, model, (readings,), outputs=["rate", "photons"])
+        print(result.diagnose())
+        result.summary()
+        result = result.extend(1000)
     """
     check_resume(store, resume)
     _check_place(executor, num_shares, superchains, devices)

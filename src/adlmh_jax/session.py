@@ -26,6 +26,7 @@ from adlmh_jax.engine import (
     Run,
     RunConfig,
     RunState,
+    View,
     can_anneal,
     check_memory,
     choose_devices,
@@ -143,6 +144,12 @@ class Session:
         names = self.wish.names
         return name_draws(self.engine.program, names, self.num_superchains, kept, num_draws)
 
+    def view(self) -> View:
+        """Return what must be known of the run to look at it."""
+        program = self.engine.program
+        num_together = self.num_superchains // program.call.num_datasets
+        return View(self.num_superchains, num_together, program.output_names)
+
     def go_on(self, config: RunConfig, done: Done, meter: Meter, seconds: float = 0.0) -> Any:
         """Run to the end, or until a signal comes; ``seconds`` have been spent before."""
         left = config.num_warmup + config.num_samples - done.num_warmup - done.num_samples
@@ -150,7 +157,13 @@ class Session:
         started = time.perf_counter()
         meter.begin(left, steps_per_draw)
         with watch_signals() as interruption:
-            host = Host(self.label, meter, self.disk.save, lambda: interruption.is_asked)
+            host = Host(
+                label=self.label,
+                meter=meter,
+                save=self.disk.save,
+                is_stopping=lambda: interruption.is_asked,
+                view=self.view(),
+            )
             done = run_phases(self.run, config, done, host)
             self.disk.close()
         if not done.num_samples:

@@ -45,7 +45,7 @@ def reference():
 
 
 def test_draws_do_not_depend_on_the_chunks(reference, monkeypatch):
-    monkeypatch.setattr(runner, "_next_rounds", lambda requested, done, seconds: 1)
+    monkeypatch.setattr(runner, "next_rounds", lambda requested, done, seconds: 1)
     assert_same(reference, adlmh.sample(11, model, (DATA,), keep="all", **SIZES))
 
 
@@ -86,7 +86,7 @@ def test_one_compilation_whatever_the_number_of_draws(monkeypatch):
         return real(*args, **options)
 
     monkeypatch.setattr("adlmh_jax.engine.superchain.move", counting)
-    monkeypatch.setattr(runner, "_next_rounds", lambda requested, done, seconds: 1)
+    monkeypatch.setattr(runner, "next_rounds", lambda requested, done, seconds: 1)
 
     def fresh(y):
         x = numpyro.sample("x", dist.Laplace(0.3, 1.0))
@@ -243,13 +243,24 @@ def model():
 
 
 result = adlmh.sample(4, model, num_chains=8, num_superchains=4, num_warmup=2, num_samples=5,
-                      progress=False)
+                      progress=number == "0")
 np.savez(path, weights=result.schedule.weights, **result.draws)
 """
 
 
+def test_processes_agree_on_how_long_a_chunk_took(monkeypatch):
+    """They choose the next chunk by it, and must choose the same."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    gather = lambda mine: np.stack([mine, np.array(0.25)])  # noqa: E731
+    monkeypatch.setattr(runner.multihost_utils, "process_allgather", gather)
+    assert runner._slowest(0.125) == runner._slowest(0.25) == 0.25
+
+
 def test_two_processes_make_the_draws_of_one(tmp_path):
-    """Each process runs its share of the superchains; the gathered draws are those of one."""
+    """Each process runs its share of the superchains; the gathered draws are those of one.
+
+    Only the first process shows a bar, for which all of them gather what it shows.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -4,7 +4,8 @@ import matplotlib
 import numpy as np
 import pytest
 
-from adlmh_jax.results.plots import plot_convergence, plot_schedule
+from adlmh_jax.results import Calibration
+from adlmh_jax.results.plots import plot_convergence, plot_sbc, plot_schedule
 from adlmh_jax.results.schedule import ScheduleReport
 
 matplotlib.use("Agg")
@@ -114,3 +115,15 @@ def test_convergence_bad_input():
         plot_convergence([np.ones((1, 2))] * 2, [1, 2], ["LMH"])
     with pytest.raises(ValueError, match="have 2 points, but there are 3 checkpoints"):
         plot_convergence([np.ones((1, 2))], [1, 2, 3], ["LMH"])
+
+
+def test_ranks_are_drawn_and_suspects_named():
+    rng = np.random.default_rng(0)
+    ranks = {"low": rng.integers(0, 5, size=50), "fine": rng.integers(0, 11, size=50)}
+    ax = plot_sbc(Calibration(ranks, 10))
+    fine, low, _ = ax.lines
+    uniform = np.arange(1, 11) / 11
+    assert low.get_label() == "low" and fine.get_label().startswith("_")
+    np.testing.assert_allclose(low.get_ydata()[4:], 1 - uniform[4:])
+    np.testing.assert_allclose(fine.get_ydata()[0], np.mean(ranks["fine"] == 0) - 1 / 11)
+    assert ax.get_title(loc="left") == "Not calibrated: the ranks of low are not uniform."

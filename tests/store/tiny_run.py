@@ -57,8 +57,8 @@ class Telling(progress.SilentMeter):
     def __init__(self, function, pause=0.0):
         self.function, self.pause = function, pause
 
-    def update(self, num_draws, seconds, tallies):
-        del num_draws, seconds, tallies
+    def update(self, num_draws, seconds, look):
+        del num_draws, seconds, look
         self.function()
         time.sleep(self.pause)
 

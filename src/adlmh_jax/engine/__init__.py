@@ -1,6 +1,7 @@
 """Superchains run: steps, epochs, chunks, devices."""
 
 from adlmh_jax.engine.build import Engine, build_engine, check_schedule
+from adlmh_jax.engine.chunks import max_chunk_rounds
 from adlmh_jax.engine.compiling import compile_quickly
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.done import Done, Resumption, RunState
@@ -11,6 +12,7 @@ from adlmh_jax.engine.inputs import Inputs, split
 from adlmh_jax.engine.interruption import InterruptedWarning, Interruption, watch_signals
 from adlmh_jax.engine.keeping import Draws, choose_names, find_rows, name_draws
 from adlmh_jax.engine.keys import Addresses, address, fold_in, make_key, seed_of, words_of
+from adlmh_jax.engine.looking import View
 from adlmh_jax.engine.memory import check_memory
 from adlmh_jax.engine.progress import Meter, make_meter
 from adlmh_jax.engine.rounds import Keep, Kept, Phase
@@ -20,7 +22,6 @@ from adlmh_jax.engine.runner import (
     Run,
     choose_devices,
     copy_state,
-    max_chunk_rounds,
     place,
     restore,
     run_chunk,
@@ -44,6 +45,7 @@ from adlmh_jax.engine.superchain import (
 )
 
 __all__ = [
+    "View",
     "Addresses",
     "Inputs",
     "address",

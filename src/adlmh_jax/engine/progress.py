@@ -1,20 +1,29 @@
 """How far a run is: a tqdm bar, in a terminal or a notebook, or nothing."""
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from tqdm.auto import tqdm
 
-from adlmh_jax.statistics import tally_total
+from adlmh_jax.engine.looking import Look
 
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} draws [{elapsed}<{remaining}{postfix}]"
 BARE = "{desc} [{elapsed}]"  # as long as nobody knows how many draws there will be
 
 
 class Meter(Protocol):
-    """What a run tells of itself: the phase that it enters, and how far it is after each chunk."""
+    """What a run tells of itself: the phase that it enters, and how far it is after each chunk.
+
+    Attributes
+    ----------
+    is_seen
+        Whether anybody is told: if not, nobody looks at the run either.
+    """
+
+    is_seen: bool
 
     def enter(self, phase: str) -> None:
         """Tell what is being done now, in a word or two."""
@@ -22,8 +31,8 @@ class Meter(Protocol):
     def begin(self, num_draws: int, steps_per_draw: int) -> None:
         """Tell how many draws are to be made, of how many steps of chains; the first compiles."""
 
-    def update(self, num_draws: int, seconds: float, tallies: Any) -> None:
-        """Tell that ``num_draws`` draws were made."""
+    def update(self, num_draws: int, seconds: float, look: Look | None) -> None:
+        """Tell that ``num_draws`` draws were made, and now and then what is seen of the run."""
 
     def reach(self, num_draws: int, note: str) -> None:
         """Tell how many draws there are by now, of a run that others make."""
@@ -35,13 +44,15 @@ class Meter(Protocol):
 class SilentMeter:
     """Says nothing."""
 
+    is_seen = False
+
     def enter(self, phase: str) -> None:
         """Do nothing."""
 
     def begin(self, num_draws: int, steps_per_draw: int) -> None:
         """Do nothing."""
 
-    def update(self, num_draws: int, seconds: float, tallies: Any) -> None:
+    def update(self, num_draws: int, seconds: float, look: Look | None) -> None:
         """Do nothing."""
 
     def reach(self, num_draws: int, note: str) -> None:
@@ -52,7 +63,9 @@ class SilentMeter:
 
 
 class BarMeter:
-    """A bar for all chains: phase, draws, time left, steps of chains per second, acceptance."""
+    """A bar for all chains: phase, draws, time left, convergence, steps per second, acceptance."""
+
+    is_seen = True
 
     def __init__(self) -> None:
         self._bar = tqdm(desc="starting", bar_format=BARE)
@@ -72,19 +85,22 @@ class BarMeter:
         self._bar.total, self._bar.bar_format = num_draws, BAR
         self._bar.set_description_str("compiling")
 
-    def update(self, num_draws: int, seconds: float, tallies: Any) -> None:
+    def update(self, num_draws: int, seconds: float, look: Look | None) -> None:
         """Move the bar."""
+        rate = num_draws * self._steps_per_draw / max(seconds, 1e-9)
+        speed = f"{rate / 1e6:.2f} M chain-steps/s"
         if self._is_compiling:
             self._is_compiling = False
             self._bar.write(f"Compiled in {seconds:.1f} s.", file=sys.stderr)
             self._bar.set_description_str(self._phase, refresh=False)
             self._bar.unpause()  # the time left follows from what is yet to be done
-        else:
-            rate = num_draws * self._steps_per_draw / max(seconds, 1e-9)
-            selected = tally_total(tallies.selected).sum()
-            accepted = tally_total(tallies.accepted).sum() / max(selected, 1)
-            text = f"{rate / 1e6:.2f} M chain-steps/s, accepted {accepted:.2f}"
-            self._bar.set_postfix_str(text, refresh=False)
+            speed = ""  # that of compiling is none
+        if look is not None:
+            phase = "annealing" if look.beta < 1 else self._phase
+            self._bar.set_description_str(phase, refresh=False)
+            # A narrow terminal cuts off what comes last.
+            words = (_arrival(look), speed, f"accepted {look.acceptance:.2f}")
+            self._bar.set_postfix_str(", ".join(filter(None, words)), refresh=False)
         self._bar.update(num_draws)
 
     def reach(self, num_draws: int, note: str) -> None:
@@ -100,6 +116,13 @@ class BarMeter:
     def close(self) -> None:
         """Leave the bar as it is."""
         self._bar.close()
+
+
+def _arrival(look: Look) -> str:
+    """Say how far chains are from the posterior, if that is known."""
+    if look.beta < 1:
+        return f"beta {look.beta:.2g}"
+    return "" if math.isnan(look.r_hat) else f"R-hat {look.r_hat:.3f} ({look.worst})"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ The only file that touches devices and time.
 """
 
 import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from adlmh_jax.engine.build import Engine
+from adlmh_jax.engine.chunks import CHUNK_SECONDS, next_rounds
 from adlmh_jax.engine.compiling import compile_quickly
 from adlmh_jax.engine.config import RunConfig
 from adlmh_jax.engine.done import Done, Resumption, RunState
 from adlmh_jax.engine.inputs import Inputs, join
 from adlmh_jax.engine.keeping import Draws
+from adlmh_jax.engine.looking import Look, View, pick, take_look
 from adlmh_jax.engine.progress import Meter
 from adlmh_jax.engine.rounds import Kept, Phase, warmup_epochs
 from adlmh_jax.engine.superchain import (
@@ -36,10 +39,7 @@ from adlmh_jax.types import Array, Chains, as_array
 
 AXIS = "superchains"
 ONE_BY_ONE = ("cpu",)  # platforms where superchains take turns on a device: elsewhere, all at once
-CHUNK_SECONDS = 0.5  # how often the host looks in
-MAX_CHUNK_BYTES = 1 << 24  # of draws that wait on the device
-MAX_CHUNK_ROUNDS = 64  # that keep draws: a chunk of one round fills room for all of them with zeros
-MAX_BARE_ROUNDS = 1 << 16  # that keep none
+LOOK_SHARE = 0.02  # of the time of a run, that looking at it may take
 PHASE_NAMES = {"warmup": "warm-up", "samples": "sampling"}  # as people see them
 
 
@@ -56,12 +56,15 @@ class Host(NamedTuple):
         Is handed every chunk: the state after it and its draws.
     is_stopping
         Says whether the run is to end.
+    view
+        What is shown of the run; None if nobody is to see it.
     """
 
     label: Callable[[Kept, int], Draws]
     meter: Meter
     save: Callable[[Done], None]
     is_stopping: Callable[[], bool]
+    view: View | None
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,8 @@ class Run(NamedTuple):
 
 def run_phases(run: Run, config: RunConfig, done: Done, host: Host) -> Done:
     """Warm up, then sample, from where the run is, until it is done or is to stop."""
+    if not _agree(host.meter.is_seen):
+        host = host._replace(view=None)
     parts = list(done.parts)
     made = {"warmup": done.num_warmup, "samples": done.num_samples}
     last = done
@@ -319,6 +324,7 @@ def run_draws(
     """
     per_round = run.spec.plan.num_draws
     chunk_rounds = 1
+    unseen, pause = math.inf, 0.0  # seconds since the last look, and from one to the next
     while num_draws > 0:
         whole = num_draws // per_round
         num_rounds = max(1, min(whole, chunk_rounds, run.max_rounds))
@@ -327,14 +333,25 @@ def run_draws(
         started = time.perf_counter()
         state, kept = run_chunk(run, state, phase, num_rounds)
         jax.block_until_ready(state.superchains)
-        seconds = time.perf_counter() - started
+        seconds = _slowest(time.perf_counter() - started)
         num_draws -= num_new
         note(to_host(kept), num_new, state, before)
-        host.meter.update(num_new, seconds, to_host(state.superchains.tallies))
+        unseen += seconds
+        look = None
+        if host.view is not None and (unseen >= pause or num_draws <= 0):
+            started = time.perf_counter()
+            look, unseen = _look(host.view, state, phase), 0.0
+            pause = max(CHUNK_SECONDS, _slowest(time.perf_counter() - started) / LOOK_SHARE)
+        host.meter.update(num_new, seconds, look)
         if _agree(host.is_stopping()):
             return True
-        chunk_rounds = _next_rounds(chunk_rounds, num_rounds, seconds)
+        chunk_rounds = next_rounds(chunk_rounds, num_rounds, seconds)
     return False
+
+
+def _look(view: View, state: RunState, phase: Phase) -> Look:
+    """Look at superchains, from all processes."""
+    return take_look(view, to_host(pick(view, state.superchains, int(phase.max_draws) > 0)))
 
 
 def copy_state(state: RunState) -> RunState:
@@ -344,6 +361,13 @@ def copy_state(state: RunState) -> RunState:
         return jax.device_put(leaf, leaf.sharding, may_alias=False)
 
     return RunState(state.next_round, jax.tree.map(copy, state.superchains))
+
+
+def _slowest(seconds: float) -> float:
+    """Return what all processes take for the duration of a chunk: what follows must not differ."""
+    if jax.process_count() > 1:
+        return float(np.max(multihost_utils.process_allgather(np.array(seconds))))
+    return seconds
 
 
 def _agree(is_stopping: bool) -> bool:
@@ -366,22 +390,3 @@ def run_chunk(run: Run, state: RunState, phase: Phase, num_rounds: int) -> tuple
         state.superchains,
     )
     return RunState(state.next_round + num_rounds, superchains), kept
-
-
-def max_chunk_rounds(spec: EngineSpec, superchains: SuperchainState) -> int:
-    """Return how many rounds a chunk may have: its draws wait on the device, so not too many.
-
-    The number of draws that are asked for plays no part, lest another one be compiled anew.
-    """
-    shapes = jax.eval_shape(jax.vmap(spec.keep.record), superchains.chains)
-    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-    if not num_bytes:
-        return MAX_BARE_ROUNDS
-    fitting = MAX_CHUNK_BYTES // (num_bytes * spec.plan.num_draws)
-    return max(1, min(fitting, MAX_CHUNK_ROUNDS))
-
-
-def _next_rounds(requested: int, done: int, seconds: float) -> int:
-    """Aim at chunks of `CHUNK_SECONDS`, at most doubling."""
-    wanted = int(done * CHUNK_SECONDS / max(seconds, 1e-6))
-    return max(1, min(2 * requested, wanted)) if done == requested else requested

@@ -122,12 +122,12 @@ def as_algorithm(
     --------
     ::
 
-        algorithm = as_algorithm(compile_model(model, (data,)))
-        position, _ = algorithm.start(key_start, 100)
+        keys = jax.random.split(jax.random.key(0), 501)
+        algorithm = adlmh.as_algorithm(adlmh.compile_model(model, (readings,)))
+        position, _ = algorithm.start(keys[0], 100)  # 100 chains
         state = algorithm.init(position)
-        for key in jax.random.split(key_warmup, 500):
-            state, _ = algorithm.step(key, state, True)
-        state, info = jax.lax.scan(lambda s, k: algorithm.step(k, s), state, keys)
+        state, _ = jax.lax.scan(lambda s, k: algorithm.step(k, s, True), state, keys[1:251])
+        state, info = jax.lax.scan(lambda s, k: algorithm.step(k, s), state, keys[251:])
     """
     _check_held(program, held)
     for name, number in (("num_steps", num_steps), ("epoch", epoch)):

@@ -266,10 +266,11 @@ class AdLMH(LMH):
     --------
     ::
 
-        kernel = AdLMH(model, outputs=["rate"])
-        mcmc = MCMC(kernel, num_warmup=500, num_samples=1000, num_chains=100,
-                    chain_method="vectorized")
-        mcmc.run(jax.random.key(0), data)
+        sizes = {"num_warmup": 500, "num_samples": 1000, "num_chains": 100}
+        kernel = adlmh.AdLMH(model, outputs=["rate"])
+        mcmc = numpyro.infer.MCMC(kernel, chain_method="vectorized", **sizes)
+        mcmc.run(jax.random.key(0), readings)
+        mcmc.get_samples()["rate"]
     """
 
     def __init__(

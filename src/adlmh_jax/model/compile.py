@@ -49,6 +49,15 @@ def compile_model(
     Returns
     -------
     The `Program`; print it to see what touches what.
+
+    Examples
+    --------
+    ::
+
+        program = adlmh.compile_model(model, (readings,), outputs=["rate"])
+        print(program)
+        position = program.draw_prior(jax.random.key(0))
+        program.log_density(position)
     """
     if not isinstance(model_args, tuple):
         remedy = "Write `(data,)` for a single argument."

@@ -54,6 +54,14 @@ def collapse(
     window
         Counts without a bound are drawn among this many consecutive integers around their present
         value; a power of two.
+
+    Examples
+    --------
+    ::
+
+        proposals = {"rate": adlmh.collapse("photons")}
+        result = adlmh.sample(0, model, (readings,), proposals=proposals)
+        result.proposals  # how each site was moved
     """
     for name in summed:
         if not isinstance(name, str):

@@ -5,7 +5,7 @@ from adlmh_jax.results.collect import collect
 from adlmh_jax.results.diagnose import measure
 from adlmh_jax.results.many import Results, collect_many
 from adlmh_jax.results.mixing import autocovariance, effective_size
-from adlmh_jax.results.plots import plot_convergence, plot_schedule, unit_rewards
+from adlmh_jax.results.plots import plot_convergence, plot_sbc, plot_schedule, unit_rewards
 from adlmh_jax.results.precision import PrecisionWarning
 from adlmh_jax.results.reading import DIAGNOSIS, read_record
 from adlmh_jax.results.report import write_report
@@ -28,6 +28,7 @@ __all__ = [
     "effective_size",
     "measure",
     "plot_convergence",
+    "plot_sbc",
     "plot_schedule",
     "read_record",
     "unit_rewards",

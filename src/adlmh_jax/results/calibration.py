@@ -35,15 +35,40 @@ class Calibration:
     @cached_property
     def p_values(self) -> dict[str, float]:
         """How often uniform ranks leave the bands of Säilynoja and others by as much, at least."""
-        number = len(next(iter(self.ranks.values())))
-        rng = np.random.default_rng(0)
-        simulated = rng.integers(0, self.num_draws + 1, size=(NUM_SIMULATED, number))
-        least = np.sort([_extremity(row, self.num_draws) for row in simulated])
+        least = self._simulated
         found = {n: _extremity(ranks, self.num_draws) for n, ranks in self.ranks.items()}
         return {
             name: float(np.searchsorted(least, value, side="right") + 1) / (NUM_SIMULATED + 1)
             for name, value in found.items()
         }
+
+    @cached_property
+    def _simulated(self) -> np.ndarray:
+        """What `_extremity` says of sets of uniform ranks, in order."""
+        rng = np.random.default_rng(0)
+        shape = (NUM_SIMULATED, self.num_datasets)
+        simulated = rng.integers(0, self.num_draws + 1, size=shape)
+        return np.sort([_extremity(row, self.num_draws) for row in simulated])
+
+    @property
+    def num_datasets(self) -> int:
+        """Number of data sets."""
+        return len(next(iter(self.ranks.values())))
+
+    @cached_property
+    def band(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least and greatest number of ranks at or below 0, 1, ... of quantities that are fine.
+
+        A quantity is suspect if its numbers leave this band anywhere.
+        """
+        num_outside = int(np.ceil(LEVEL / len(self.ranks) * (NUM_SIMULATED + 1))) - 1
+        limit = self._simulated[num_outside - 1] if num_outside > 0 else 0.0
+        is_inside = 2 * np.minimum(*_tails(self.num_datasets, self.num_draws)) >= limit
+        return np.argmax(is_inside, axis=1), self.num_datasets - np.argmax(is_inside[:, ::-1], 1)
+
+    def num_below(self, name: str) -> np.ndarray:
+        """Return how many ranks of a quantity are at or below 0, 1, ..., ``num_draws`` - 1."""
+        return np.cumsum(np.bincount(self.ranks[name], minlength=self.num_draws + 1))[:-1]
 
     @property
     def suspects(self) -> list[str]:
@@ -59,9 +84,8 @@ class Calibration:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
-        number = len(next(iter(self.ranks.values())))
         if self.is_calibrated:
-            return f"Calibrated, as far as {number} data sets can tell."
+            return f"Calibrated, as far as {self.num_datasets} data sets can tell."
         return f"Not calibrated: the ranks of {', '.join(self.suspects)} are not uniform."
 
     def summary(self) -> Any:

@@ -14,7 +14,7 @@ from adlmh_jax.results.collect import gather, join_draws, warn_if_invalid
 from adlmh_jax.results.precision import warn_if_imprecise
 from adlmh_jax.results.result import Result
 from adlmh_jax.results.verdict import ConvergenceWarning, Verdict
-from adlmh_jax.statistics import Summary, summarise, tally_total
+from adlmh_jax.statistics import Summary, nested_r_hats, summarise, tally_total
 from adlmh_jax.warning import warn_user
 
 DATASET = "dataset"
@@ -204,14 +204,8 @@ class Results(Sequence[Result]):
     def _nested_r_hats(self) -> np.ndarray:
         """Return the largest nested R-hat of an output for each data set, from moments, ``[D]``."""
         shape = (len(self), self.each.superchains, self.each.chains_each, -1)
-        means = self._statistics.mean.reshape(shape)
-        variances = np.nan_to_num(self._statistics.variance).reshape(shape)
-        within = np.mean(variances, axis=2)
-        if self.each.chains_each > 1:
-            within = within + np.var(means, axis=2, ddof=1)
-        between = np.var(np.mean(means, axis=2), axis=1, ddof=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            hats = np.sqrt(1 + between / np.mean(within, axis=1))
+        moments = (self._statistics.mean, np.nan_to_num(self._statistics.variance))
+        hats = nested_r_hats(*(np.moveaxis(part.reshape(shape), -1, 1) for part in moments))
         return np.max(np.nan_to_num(hats, nan=1.0), axis=-1)
 
 

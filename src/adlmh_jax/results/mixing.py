@@ -13,6 +13,8 @@ import scipy.fft
 from scipy import stats
 from scipy.special import ndtri
 
+from adlmh_jax.statistics import nested_r_hats
+
 MIN_DRAWS = 4  # two for each half of a chain
 BATCH_VALUES = 1 << 21  # transformed at once: bounds the memory of a Fourier transform
 BLOM = 3 / 8  # offset of ranks before they become normal scores (Blom, 1958)
@@ -208,15 +210,11 @@ class _HalfMeans(NamedTuple):
         return np.sqrt(ratio + (self.num_draws - 1) / self.num_draws)
 
     def nested_r_hat(self) -> float:
-        """Compare the variance between superchains with that within them.
-
-        Equations 6 to 8 of Margossian et al. (2022).
-        """
+        """Compare the variance between superchains with that within them."""
         if self.means.shape[1] < 2 or self.means[:, 0].size < 2:
             return np.nan
-        by_superchain = np.concatenate(list(self.means), axis=1)
-        within = np.mean(self.variances) + np.mean(np.var(by_superchain, axis=1, ddof=1))
-        return np.sqrt(1 + _ratio(np.var(np.mean(by_superchain, axis=1), ddof=1), within))
+        by_superchain = (np.concatenate(list(part), axis=1) for part in self[:2])
+        return float(nested_r_hats(*by_superchain))
 
     def drift(self) -> tuple[float, float]:
         """Return the common shift from first to second halves in standard errors, and itself."""

@@ -1,4 +1,4 @@
-"""Figures: what a schedule learned, and how fast runs converge.
+"""Figures: what a schedule learned, how fast runs converge, whether ranks are uniform.
 
 Every function draws into ``ax``, or into a new figure, and returns the axes.
 """
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from adlmh_jax.results.calibration import Calibration
 from adlmh_jax.results.schedule import ScheduleReport
 
 METHOD_COLOURS = {"adlmh": "black", "lmh": "cyan"}  # the paper's
 OTHER_COLOURS = ["tab:orange", "tab:purple", "tab:green", "tab:red"]
 REWARD_COLOUR, ACCEPTED_COLOUR, REJECTED_COLOUR = "0.45", "tab:cyan", "0.75"
+BAND_COLOUR = "0.88"
 MAX_BARS = 400
 MAX_CHARACTERS = 60  # of all names, that fit side by side
 MAX_SLANTED = 6  # long names that need not stand upright
@@ -37,6 +39,14 @@ def plot_schedule(result: Any, ax: Any = None) -> np.ndarray:
     Returns
     -------
     The two axes.
+
+    Examples
+    --------
+    ::
+
+        result = adlmh.sample(0, model, (readings,), outputs=["rate"])
+        rewards, counts = adlmh.plot_schedule(result)
+        counts.figure.savefig("schedule.png")
     """
     report: ScheduleReport = getattr(result, "schedule", result)
     if ax is None:
@@ -119,6 +129,43 @@ def plot_convergence(
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="distance to the truth")
     ax.legend(frameon=False)
     ax.grid(True, which="major", color="0.9", linewidth=0.6)
+    return ax
+
+
+def plot_sbc(calibration: Calibration, ax: Any = None) -> Any:
+    """Show the ranks of `sbc`: by how much more or fewer of them there are than if all is well.
+
+    Lines in the grey band are as they should be. One above it has too many low ranks: draws are
+    larger than what the data were made with. One that rises and falls is of draws that are too
+    narrow. What leaves the band is named; it is what the verdict calls suspect.
+
+    Parameters
+    ----------
+    calibration
+        What `sbc` gave back.
+    ax
+        Axes; default: a new figure.
+
+    Returns
+    -------
+    The axes: the distribution function of the ranks of each quantity, less the uniform one.
+    """
+    if ax is None:
+        _, ax = pyplot().subplots(figsize=(6.0, 3.8), layout="constrained")
+    number, num_draws = calibration.num_datasets, calibration.num_draws
+    uniform = (np.arange(num_draws) + 1) / (num_draws + 1)
+    low, high = (limit / number - uniform for limit in calibration.band)
+    ax.fill_between(uniform, low, high, color=BAND_COLOUR, linewidth=0, label="if all is well")
+    suspects = calibration.suspects
+    for name in sorted(calibration.ranks, key=suspects.__contains__):
+        excess = calibration.num_below(name) / number - uniform
+        is_named = name in suspects[:MAX_LEGEND]
+        style = {"label": name, "linewidth": 1.8} if is_named else {"color": "0.45"}
+        ax.plot(uniform, excess, **{"linewidth": 0.8, **style})
+    ax.axhline(0.0, color="0.2", linewidth=0.6)
+    ax.set(xlim=(0, 1), xlabel="rank, from 0 to 1", ylabel="share of ranks, less the uniform one")
+    ax.set_title(calibration.headline, loc="left", fontsize="medium", wrap=True)
+    ax.legend(frameon=False, loc="best")
     return ax
 
 

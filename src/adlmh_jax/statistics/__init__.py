@@ -1,5 +1,6 @@
 """Sums and statistics that ride along with the chains."""
 
+from adlmh_jax.statistics.nested import nested_r_hats
 from adlmh_jax.statistics.streaming import (
     Moments,
     Statistics,
@@ -10,6 +11,7 @@ from adlmh_jax.statistics.streaming import (
     init_statistics,
     init_tallies,
     merge_moments,
+    moments_of_chains,
     summarise,
     update_statistics,
     update_tallies,
@@ -36,6 +38,8 @@ __all__ = [
     "init_statistics",
     "init_tallies",
     "merge_moments",
+    "moments_of_chains",
+    "nested_r_hats",
     "summarise",
     "tally_total",
     "update_statistics",

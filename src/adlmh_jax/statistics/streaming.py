@@ -162,11 +162,9 @@ class Summary(NamedTuple):
 
 def summarise(statistics: Statistics) -> Summary:
     """Bring statistics ``[S, ...]`` of all superchains to the host."""
-    total = merge_moments(_on_host(statistics.total), _on_host(statistics.batch))
-    count, mean, squares = (np.asarray(leaf, np.float64) for leaf in total)
+    mean, variance = moments_of_chains(statistics.total, statistics.batch)
     num_batches = np.asarray(statistics.between.number)[:, None, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = squares / (count - 1)
         between = np.asarray(statistics.between.squares, np.float64) / (num_batches - 1)
     between = np.where(num_batches > 1, between, np.nan)
     return Summary(
@@ -176,6 +174,14 @@ def summarise(statistics: Statistics) -> Summary:
         batch_variance=_by_chain(between),
         histogram=tally_total(statistics.histogram).sum(axis=0),
     )
+
+
+def moments_of_chains(total: Moments, batch: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of each chain on the host, ``[S, K, C]``, in double precision."""
+    merged = merge_moments(_on_host(total), _on_host(batch))
+    count, mean, squares = (np.asarray(leaf, np.float64) for leaf in merged)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return mean, squares / (count - 1)
 
 
 def _on_host(moments: Moments) -> Moments:

@@ -92,6 +92,16 @@ def merge(parts: str | Path | Sequence[str | Path], into: str | Path) -> Path:
     ------
     StoreError
         If they are parts of different runs, not equally far, overlapping, or if some are missing.
+
+    Examples
+    --------
+    ::
+
+        run = functools.partial(adlmh.sample, 0, model, (readings,), num_superchains=4)
+        run(superchains=range(0, 2), store="parts/0")  # on one machine
+        run(superchains=range(2, 4), store="parts/1")  # on another
+        directory = adlmh.merge("parts/*", into="whole")
+        result = run(store=directory, resume=True)
     """
     with contextlib.ExitStack() as locks:
         found = [_open(directory, locks) for directory in _list(parts)]
