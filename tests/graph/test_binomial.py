@@ -48,7 +48,10 @@ def test_elements_and_keys_are_independent():
 
 
 def test_whatever_the_parameters_are_it_ends():
-    probs = jnp.array([0.0, 1.0, jnp.nan, 0.5, -1e-7, 1.5, 1e-38, 1 - 6e-8])
-    counts = jnp.array([5, 5, 5, -3, 5, 5, 200, 200])
-    drawn = draw_binomial(jax.random.key(0), probs, counts)
-    np.testing.assert_array_equal(drawn, [0, 5, 0, 0, 0, 5, 0, 200])
+    probs = jnp.array([0.0, 1.0, jnp.nan, 0.5, -1e-7, -0.2, 1.5, 1e-38, 1 - 6e-8])
+    counts = jnp.array([5, 5, 5, -3, 5, 5, 5, 200, 200])
+    expected = [0, 5, 0, 0, 0, 0, 5, 0, 200]
+    np.testing.assert_array_equal(draw_binomial(jax.random.key(0), probs, counts), expected)
+    keys = jax.random.split(jax.random.key(0), len(expected))
+    each = jax.jit(jax.vmap(draw_binomial))(keys, probs, counts)
+    np.testing.assert_array_equal(each, expected)

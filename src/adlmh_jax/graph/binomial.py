@@ -1,9 +1,9 @@
-"""Binomial variates of few numbers at a time.
+"""Binomial variates of few numbers at a time, whatever their parameters are.
 
-NumPyro's sampler takes one number after the other, each in two loops that split a key at every
-turn: where supports hang on each other it takes nearly all the time of a step. Here all numbers are
-drawn in one loop, whose turn is one hash of two words. It ends whatever the parameters are: where
-chains run together, also those are drawn that nobody asked for.
+NumPyro's sampler never ends where chains run together (`jax.vmap`) and one of them has a probability
+below 0: its checks become choices between values that are both computed. Proposals that are about
+to be rejected have such probabilities: an epidemic with -1 infected. Here all numbers are drawn in
+one loop, whose turn is one hash of two words, and parameters that make no sense are not drawn with.
 """
 
 from collections.abc import Callable
