@@ -11,6 +11,7 @@ from adlmh_jax.graph.alignment import (
     spread_to_term,
 )
 from adlmh_jax.graph.batching import map_last
+from adlmh_jax.graph.binomial import draw_binomial
 from adlmh_jax.graph.comparison import begins_with
 from adlmh_jax.graph.constants import (
     PerDataset,
@@ -96,6 +97,7 @@ __all__ = [
     "begins_with",
     "digest_computation",
     "digest_data",
+    "draw_binomial",
     "find_offender",
     "find_switches",
     "find_users",

@@ -8,8 +8,9 @@ import numpyro.distributions as dist
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.util import is_identically_one
 
+from adlmh_jax.graph import draw_binomial
 from adlmh_jax.model import errors
-from adlmh_jax.types import Array, Key
+from adlmh_jax.types import Array, Key, float_type
 
 
 def unwrapped(fn: Any) -> Any:
@@ -152,6 +153,10 @@ def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:
         return jnp.ones(sample_shape + fn.shape())  # NumPyro's draws keep away from 1
     if isinstance(inner, (dist.CategoricalProbs, dist.CategoricalLogits)) and not sample_shape:
         return _draw_category(inner.probs, key, fn.batch_shape + fn.event_shape)
+    if isinstance(inner, (dist.BinomialProbs, dist.BinomialLogits)) and not sample_shape:
+        shape = fn.batch_shape
+        probs = jnp.broadcast_to(jnp.asarray(inner.probs, float_type()), shape)
+        return draw_binomial(key, probs, jnp.broadcast_to(inner.total_count, shape))
     return fn.sample(key, sample_shape) if sample_shape else fn.sample(key)
 
 
