@@ -16,6 +16,7 @@ from updates import prior_kernel
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import make_key, runner, step
+from adlmh_jax.engine.keeping import find_rows
 from adlmh_jax.engine.rounds import plan_rounds
 
 SIZES = dict(num_chains=8, num_superchains=4, num_warmup=3, num_samples=7, progress=False)
@@ -142,7 +143,15 @@ def test_statistics_equal_those_of_the_draws(reference):
 def test_nothing_kept_but_statistics():
     result = adlmh.sample(5, model, (DATA,), keep=(), **SIZES)
     assert result.draws == {}
+    assert result.log_density.shape == (0, 7)
     assert result.statistics.num_draws == 7
+
+
+def test_where_nothing_is_kept_there_are_no_arrays_of_it():
+    # Not even empty ones: of 65,536 rounds of many superchains XLA compiles them for minutes.
+    program = adlmh.compile_model(model, (DATA,))
+    chains = jax.eval_shape(lambda: program.empty_chains(4))
+    assert jax.tree.leaves(find_rows(program, ()).record(chains)) == []
 
 
 def test_thinning_longer_than_an_epoch():

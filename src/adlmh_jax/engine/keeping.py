@@ -1,13 +1,15 @@
 """What is kept of each draw: from names to rows of the chains, and back to arrays with names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from adlmh_jax.engine.rounds import Keep, Kept
 from adlmh_jax.graph import Layout, make_layout
 from adlmh_jax.model import Program, nearest
+from adlmh_jax.types import float_type
 
 
 class Draws(NamedTuple):
@@ -66,16 +68,12 @@ def name_draws(
     Superchains beyond ``num_superchains``, which fill up the devices, are left out.
     """
     from_outputs, from_latent = _sources(program, names)
-    outputs, latent, log_density = (_cut(part, num_superchains, num_draws) for part in kept)
-    values = _by_name(program.output_layout, from_outputs, outputs)
-    values |= _by_name(program.latent_layout, from_latent, latent)
-    return Draws({name: values[name] for name in names}, _by_chain(log_density, ()))
-
-
-def _cut(part: Any, num_superchains: int, num_draws: int) -> Any:
-    if isinstance(part, Mapping):
-        return {name: _cut(array, num_superchains, num_draws) for name, array in part.items()}
-    return part[:num_superchains, :num_draws]
+    cut = jax.tree.map(lambda array: array[:num_superchains, :num_draws], kept)
+    values = _by_name(program.output_layout, from_outputs, cut.outputs)
+    values |= _by_name(program.latent_layout, from_latent, cut.latent)
+    nothing = np.zeros((0, num_draws), float_type())
+    log_density = nothing if cut.log_density is None else _by_chain(cut.log_density, ())
+    return Draws({name: values[name] for name in names}, log_density)
 
 
 def _sources(program: Program, names: Sequence[str]) -> tuple[list[str], list[str]]:

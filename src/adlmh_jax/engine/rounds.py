@@ -73,12 +73,13 @@ class Phase(NamedTuple):
 class Kept(NamedTuple):
     """What is recorded of a draw: rows of outputs and of latent values, and the log density.
 
-    The log density has no chains where it is not kept.
+    The log density is None where it is not kept: an empty array of very many draws is nothing to
+    run, but takes XLA minutes and gigabytes to compile.
     """
 
     outputs: Banks
     latent: Banks
-    log_density: Array
+    log_density: Array | None
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,10 @@ class Keep:
 
     def record(self, chains: Chains) -> Kept:
         """Return the rows to keep."""
-        log_terms = chains.log_terms if self.log_density else chains.log_terms[..., :0]
         return Kept(
             _by_bank(chains.outputs, self.outputs),
             _by_bank(chains.latent, self.latent),
-            jnp.sum(log_terms, axis=-2),
+            jnp.sum(chains.log_terms, axis=-2) if self.log_density else None,
         )
 
 

@@ -188,13 +188,13 @@ def _iterate(
 ) -> tuple[SuperchainState, IterationInfo]:
     """Run one round and say what happened in it."""
     phase = Phase(is_adapting, max_draws=jnp.int32(0), num_warmup=jnp.int32(0))
-    new, kept = run_round(spec, data, phase, key, jnp.int32(0), state)
+    new, _ = run_round(spec, data, phase, key, jnp.int32(0), state)
     selected, accepted, invalid = _new_counts(state.tallies, new.tallies)
     rate = jnp.sum(accepted) / jnp.maximum(1, jnp.sum(selected))
     weights = spec.schedule.weights(new.schedule)
     return new, IterationInfo(
         acceptance_rate=rate,
-        log_density=kept.log_density[-1],
+        log_density=jnp.sum(new.chains.log_terms, axis=-2),
         weights=weights,
         selected=selected,
         accepted=accepted,
