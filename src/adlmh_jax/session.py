@@ -204,11 +204,13 @@ def _start(
     """Put superchains at starting points on devices."""
     placed = addresses.fill(chosen.fill(len(addresses.numbers)))
     program = engine.program
-    started = start_superchains(program, placed, config.chains_each, wish.start_together)
+    is_annealed = not wish.start_together and can_anneal(engine, config)
+    started = start_superchains(
+        program, placed, config.chains_each, wish.start_together, is_annealed
+    )
     is_first = placed.datasets == 0
     _check_blocks(program.of_dataset(0), jax.tree.map(lambda leaf: leaf[is_first], started.chains))
     data = share(chosen, split(engine.data, placed.datasets))
-    is_annealed = not wish.start_together and can_anneal(engine, config)
     fresh = place(chosen, engine, data, started.chains, first_beta(started, is_annealed))
     run = Run(
         spec=engine.spec,

@@ -9,7 +9,13 @@ import pytest
 from scipy import special, stats
 
 import adlmh_jax as adlmh
-from adlmh_jax.engine import annealing, build_engine, init_superchain
+from adlmh_jax.engine import (
+    address,
+    annealing,
+    build_engine,
+    init_superchain,
+    start_superchains,
+)
 
 WEIGHTS = np.array([0.2, 0.5, 0.3])
 LIKELIHOOD = np.array([0.7, 0.1, 0.4])
@@ -186,9 +192,26 @@ def impossible_priors(y):
     numpyro.factor("inside", jnp.where(bound > y, 0.0, -jnp.inf))
 
 
-def test_impossible_draws_count_in_the_evidence():
-    """The probability that an exponential number is above 1.5."""
-    check_evidence(impossible_priors, (1.5,), -1.5)
+@pytest.mark.parametrize("y", [1.5, 5.0])
+def test_impossible_draws_count_in_the_evidence(y):
+    """The probability that an exponential number is above 1.5; above 5, half of the chains find no start."""
+    result = check_evidence(impossible_priors, (y,), -y)
+    ends = result.draws["bound"][:, -1].reshape(64, 32)
+    assert abs(ends.mean() - (y + 1.0)) < 4.0 * ends.mean(axis=1).std(ddof=1) / 8.0
+
+
+def test_chains_that_find_no_start_begin_where_others_of_their_superchain_do():
+    program = adlmh.compile_model(impossible_priors, (6.0,))
+    addresses = address([jax.random.key(0)], [0, 1])
+    started = start_superchains(program, addresses, 64, is_annealed=True)
+    plain = start_superchains(program, addresses, 64)
+    assert not started.is_repaired.any()
+    assert plain.is_repaired.all()
+    assert np.isfinite(started.chains.log_terms).all()
+    for chains, num_found in zip(started.chains.latent["float32"], started.num_found, strict=True):
+        values, copies = np.unique(chains, return_counts=True)
+        assert len(values) == num_found < 64
+        assert copies.max() - copies.min() <= 1
 
 
 def vague_regression(x, y):

@@ -24,6 +24,7 @@ from adlmh_jax.proposals import plan_sites, walk_or_draw
 from adlmh_jax.types import Array, Chains, Key, Position
 
 MAX_TRIES = 100  # prior draws of all sites
+MIN_FOUND = 1 / 8  # of the chains: where more found a start, the others begin there, to be annealed
 MAX_STEPS = 1 << 15  # by which single choices are moved while no chain gets any better
 STEPS_PER_CALL = 256
 
@@ -35,8 +36,8 @@ class Started(NamedTuple):
     ----------
     chains
         At points of finite density, ``[S, ..., C]``, on the host.
-    num_runs
-        How often the program was run for each chain, ``[S, C]``.
+    num_runs, num_found
+        How often the program was run, and how many of these runs were of finite density, ``[S]``.
     is_repaired
         Whether some chains of a superchain are no prior draws, but had single choices moved,
         ``[S]``.
@@ -44,11 +45,16 @@ class Started(NamedTuple):
 
     chains: Chains
     num_runs: np.ndarray
+    num_found: np.ndarray
     is_repaired: np.ndarray
 
 
 def start_superchains(
-    program: Program, addresses: Addresses, num_chains: int, together: bool = False
+    program: Program,
+    addresses: Addresses,
+    num_chains: int,
+    together: bool = False,
+    is_annealed: bool = False,
 ) -> Started:
     """Start chains at points of finite density: prior draws, repaired choice by choice if need be.
 
@@ -64,6 +70,8 @@ def start_superchains(
         Of each superchain.
     together
         Whether the chains of a superchain start at one point.
+    is_annealed
+        Whether the chains will be particles: then several may begin at one point.
 
     Raises
     ------
@@ -79,6 +87,8 @@ def start_superchains(
     inputs = split(data, addresses.datasets)
     drawn = _draw_each(kernel, inputs.common, inputs.own, empty, addresses.start_keys, is_given)
     chains, num_runs = jax.tree.map(np.asarray, drawn)
+    is_found = _num_impossible(chains) == 0
+    chains = _begin_where_others_do(chains, is_found) if is_annealed else chains
     is_repaired = np.any(_num_impossible(chains), axis=1)
     if is_repaired.any():
         keys = fold_in_words(addresses.start_keys, np.array(MAX_TRIES))
@@ -86,7 +96,22 @@ def start_superchains(
     _check_start(program, addresses, chains, given)
     if together:
         chains = jax.tree.map(lambda leaf: np.repeat(leaf, num_chains, axis=-1), chains)
-    return Started(chains, num_runs, is_repaired)
+    return Started(chains, num_runs.sum(axis=1), is_found.sum(axis=1), is_repaired)
+
+
+def _begin_where_others_do(chains: Chains, is_found: np.ndarray) -> Chains:
+    """Put chains that found no start where others of their superchain did, if these are enough.
+
+    So particles of weight zero are resampled; each of the others has about as many copies.
+    """
+    ancestors = np.broadcast_to(np.arange(is_found.shape[1]), is_found.shape).copy()
+    for own, found in zip(ancestors, is_found, strict=True):
+        where, lost = np.flatnonzero(found), np.flatnonzero(~found)
+        if len(where) >= MIN_FOUND * len(found):
+            own[lost] = where[np.arange(len(lost)) % len(where)]
+    return jax.tree.map(
+        lambda leaf: np.take_along_axis(leaf, ancestors[:, None, :], axis=-1), chains
+    )
 
 
 def _for_each_chain(program: Program, name: str, numbers: np.ndarray, each: int) -> Any:
@@ -142,8 +167,8 @@ def first_beta(started: Started, is_annealed: bool) -> Start:
 
     Prior draws of density zero were drawn anew: the evidence has their share as a factor.
     """
-    num_superchains, num_chains = started.num_runs.shape
-    log_evidence = np.log(num_chains / started.num_runs.sum(axis=1))
+    num_superchains = len(started.num_runs)
+    log_evidence = np.log(np.maximum(started.num_found, 1) / started.num_runs)
     is_known = is_annealed & ~started.is_repaired
     return Start(
         beta=np.full(num_superchains, 0.0 if is_annealed else 1.0),
@@ -276,11 +301,12 @@ def _move_each(
 ) -> Chains:
     """Move entries of all superchains, one after the other, in the variants given."""
 
-    def run_one(own: Any, chains: Chains, key_data: Array) -> Chains:
+    def run_one(superchain: tuple[Any, Chains, Array]) -> Chains:
+        own, chains, key_data = superchain
         key = jax.random.wrap_key_data(key_data, impl="threefry2x32")
         return _move_in_turn(kernel, join(common, own), chains, key, entries, variants)
 
-    return jax.vmap(run_one)(own, chains, key_data)
+    return lax.map(run_one, (own, chains, key_data))
 
 
 def _move_in_turn(

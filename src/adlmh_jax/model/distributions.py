@@ -135,14 +135,19 @@ def mean_of(fn: Any, shape: tuple[int, ...]) -> Array | None:
         return None
 
 
-def enumerate_support(fn: Any) -> Array | None:
-    """Return the values of a finite scalar support, if they are the same for every element."""
+def enumerate_support(fn: Any) -> tuple[Array | None, bool]:
+    """Return the values of a finite scalar support, if they are the same for every element.
+
+    Return also whether that can be said; it cannot where an end of the support is not known.
+    """
     if not fn.has_enumerate_support or fn.event_shape:
-        return None
+        return None, True
     try:
-        return fn.enumerate_support(expand=False)
+        return fn.enumerate_support(expand=False), True
     except NotImplementedError:  # NumPyro's word for supports that differ between elements
-        return None
+        return None, True
+    except jax.errors.ConcretizationTypeError:
+        return None, False
 
 
 def draw(fn: Any, key: Key, sample_shape: tuple[int, ...]) -> Array:

@@ -240,6 +240,11 @@ class _Sketch(NamedTuple):
     constraint: Any
     bounds: tuple[Any, Any]
     values: Any
+    is_enumerated: bool
+
+    def needs_draw(self, value_of: Callable[[Any], Any]) -> bool:
+        """Whether values could be listed of a support that hangs on no draw, but were not."""
+        return not self.is_enumerated and all(value_of(end) is not None for end in self.bounds)
 
     def finish(self, value_of: Callable[[Any], Any]) -> Site:
         """Return the site, given what gives the value of an array; None if it is not known."""
@@ -272,7 +277,7 @@ def _sketch_site(name: str, message: dict[str, Any]) -> _Sketch:
         is_enumerated=message["infer"].get("enumerate") == "parallel",
         free_shape=free_shape(fn, shape),
     )
-    return _Sketch(site, fn.support, bounds_of(fn.support), enumerate_support(fn))
+    return _Sketch(site, fn.support, bounds_of(fn.support), *enumerate_support(fn))
 
 
 def _stage_sites(call: ModelCall, init: Mapping) -> tuple[ModelRun, tuple[Site, ...]] | None:
@@ -283,7 +288,7 @@ def _stage_sites(call: ModelCall, init: Mapping) -> tuple[ModelRun, tuple[Site, 
         return sketches, [a for sketch in sketches for a in (*sketch.bounds, sketch.values)]
 
     staged = stage(_refusing_improper(call, init), note, init)
-    if staged is None:
+    if staged is None or any(sketch.needs_draw(staged.value_of) for sketch in staged.notes):
         return None
     return staged.run, tuple(sketch.finish(staged.value_of) for sketch in staged.notes)
 
