@@ -194,7 +194,7 @@ def impossible_priors(y):
 
 @pytest.mark.parametrize("y", [1.5, 5.0])
 def test_impossible_draws_count_in_the_evidence(y):
-    """The probability that an exponential number is above 1.5; above 5, half of the chains find no start."""
+    """Of an exponential number above 1.5; above 5, half of the chains find no start."""
     result = check_evidence(impossible_priors, (y,), -y)
     ends = result.draws["bound"][:, -1].reshape(64, 32)
     assert abs(ends.mean() - (y + 1.0)) < 4.0 * ends.mean(axis=1).std(ddof=1) / 8.0
