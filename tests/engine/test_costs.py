@@ -5,19 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 
 import adlmh_jax as adlmh
 from adlmh_jax.engine import build_engine, costs
 
 
 def test_operations_are_counted():
-    def count(function, *args):
-        return costs.count_operations(jax.make_jaxpr(function)(*args).jaxpr)
+    def price(function, *args):
+        return costs.price(jax.make_jaxpr(function)(*args).jaxpr)
+
+    def loop(x):
+        return jax.lax.scan(lambda c, _: (jnp.log(c), None), x, length=5)[0]
 
     vector = jnp.ones(7)
-    assert count(lambda x: x * 2.0, vector) == 7
-    assert count(jnp.log, vector) == 7 * costs.DEAR
-    assert count(lambda x: jax.lax.scan(lambda c, _: (c * 2.0, None), x, length=5)[0], vector) == 35
+    assert price(lambda x: x * 2.0, vector) == pytest.approx(7 * costs.PLAIN)
+    assert price(jnp.log, vector) == pytest.approx(7 * costs.DEAR)
+    assert price(loop, vector) == pytest.approx(5 * (7 * costs.DEAR + costs.TURN))
 
 
 def model():

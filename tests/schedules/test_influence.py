@@ -108,7 +108,7 @@ def weights_from_moments(columns, kernels, pi, outputs):
         renewed.append(pi @ (features[:, 0] * (features[:, 0] - kernel @ features[:, 0])))
     anatomy = single_entries(len(kernels))
     mobile = mobility(anatomy, 2 * jnp.array(renewed), jnp.ones(len(kernels)), jnp.ones(9), 0.0)
-    best = design(anatomy, jnp.array(explained), mobile, anatomy.costs)
+    best = design(anatomy, jnp.array(explained)[:, None], mobile, anatomy.costs)
     uniform = np.full(best.size, 1.0 / best.size)
     candidates = [np.asarray(mix(best, uniform, share), np.float64) for share in race.SHARES]
     return min(candidates, key=lambda a: asymptotic_variance(a, kernels, pi, outputs)[0])
@@ -157,7 +157,8 @@ def test_closed_form_is_the_optimum_for_gaussian_targets():
     explained = (covariance @ output) ** 2 / np.diag(covariance) / of_output
     renewed = 1.0 / (diagonal * np.diag(covariance))
     anatomy = single_entries(5)
-    alpha = design(anatomy, jnp.array(explained), jnp.array(renewed), anatomy.costs)
+    explained = jnp.array(explained)[:, None]
+    alpha = design(anatomy, explained, jnp.array(renewed), anatomy.costs)
 
     def objective(logits):
         return variance(np.exp(logits) / np.exp(logits).sum())
@@ -169,8 +170,17 @@ def test_closed_form_is_the_optimum_for_gaussian_targets():
 def test_costs_count():
     """Weights go with one over the root of the cost: the least variance in a time, not in steps."""
     anatomy = single_entries(2, [1.0, 9.0])
-    alpha = design(anatomy, jnp.ones(2), jnp.ones(2), anatomy.costs)
+    alpha = design(anatomy, jnp.ones((2, 1)), jnp.ones(2), anatomy.costs)
     np.testing.assert_allclose(alpha, [0.75, 0.25], rtol=1e-5)
+
+
+@pytest.mark.parametrize("each", [[1.0, 1.0], [16.0, 1.0]])
+def test_the_worst_of_two_outputs_decides(each):
+    """Each has a component of its own: the largest bound is nearly as small as it can be."""
+    anatomy, explained = single_entries(2), np.diag(each)
+    alpha = np.asarray(design(anatomy, jnp.array(explained), jnp.ones(2), anatomy.costs))
+    least = np.sum(each)  # both bounds, if weights are as the bounds
+    assert least <= np.max(each / alpha) < 1.06 * least
 
 
 def test_entries_that_overlap_share_what_they_move():
@@ -179,7 +189,7 @@ def test_entries_that_overlap_share_what_they_move():
         slot_component=jnp.array([0, 0, 1]), component_of=jnp.array([0, 1])
     )
     mobile = jnp.array([0.4, 0.8, 0.8])
-    alpha = np.asarray(design(anatomy, jnp.array([1.0, 1.0]), mobile, anatomy.costs))
+    alpha = np.asarray(design(anatomy, jnp.ones((2, 1)), mobile, anatomy.costs))
     assert alpha[0] < 0.01
     np.testing.assert_allclose(alpha[1:], 0.5, atol=0.01)
 

@@ -251,17 +251,6 @@ def propose(state: InfluenceState, sight: Sight) -> tuple[Array, Array, Array]:
         return jax.ops.segment_sum(array, anatomy.entry_of, num_entries)
 
     shares, noise = explain(window, num_outputs)
-    explained = by_component(jnp.sum(shares, axis=1))
-    noise_each = jnp.sqrt(by_component(jnp.sum(noise**2, axis=1)))
-    has_jumped = jax.ops.segment_sum(window.jumps, anatomy.slot_component, num_components) > 0.0
-    # What never moved would not if it were selected more often.
-    is_worth = has_jumped & (explained > THRESHOLD * noise_each)
-    explained = jnp.where(is_worth, explained, 0.0)
-    mean, second = window.value_powers[:2] / jnp.maximum(jnp.sum(window.number), 1.0)
-    variance = by_component(second - mean**2) / jnp.maximum(by_component(jnp.ones_like(mean)), 1.0)
-    mobile = mobility(anatomy, window.jumps, window.tries, variance, jnp.asarray(num_chains))
-    best = design(anatomy, explained, mobile, anatomy.costs**state.cost_power)
-
     if state.influence.shape[1] == num_outputs:  # the two features of an output, taken together
         num_features = 1.0 + (state.output_units.curvature > 0) * anatomy.is_count
         shares, noise = (a.reshape(-1, 2, num_outputs) for a in (shares, noise))
@@ -269,6 +258,16 @@ def propose(state: InfluenceState, sight: Sight) -> tuple[Array, Array, Array]:
     else:
         shares = jnp.sum(shares, axis=1, keepdims=True) / num_outputs
         noise = jnp.sqrt(jnp.sum(noise**2, axis=1, keepdims=True)) / num_outputs
+    explained, noise_each = by_component(shares), jnp.sqrt(by_component(noise**2))
+    total, total_noise = jnp.sum(explained, axis=1), jnp.sqrt(jnp.sum(noise_each**2, axis=1))
+    has_jumped = jax.ops.segment_sum(window.jumps, anatomy.slot_component, num_components) > 0.0
+    # What never moved would not if it were selected more often.
+    is_worth = has_jumped & (total > THRESHOLD * total_noise)
+    explained = jnp.where(is_worth[:, None], jnp.maximum(explained, 0.0), 0.0)
+    mean, second = window.value_powers[:2] / jnp.maximum(jnp.sum(window.number), 1.0)
+    variance = by_component(second - mean**2) / jnp.maximum(by_component(jnp.ones_like(mean)), 1.0)
+    mobile = mobility(anatomy, window.jumps, window.tries, variance, jnp.asarray(num_chains))
+    best = design(anatomy, explained, mobile, anatomy.costs**state.cost_power)
     shares = by_component(jnp.where(shares > THRESHOLD * noise, shares, 0.0))
     num_slots = jnp.maximum(by_entry(jnp.ones_like(mobile)), 1.0)
     return best, by_entry(shares[anatomy.slot_component]), by_entry(mobile) / num_slots
