@@ -16,20 +16,10 @@ from jax.extend import core
 
 from adlmh_jax.graph.constants import PerDataset
 from adlmh_jax.graph.folding import EXPANDING, Constants, host_array
-from adlmh_jax.graph.operations import Node
+from adlmh_jax.graph.loops import split_scan
+from adlmh_jax.graph.operations import INLINED, Node
+from adlmh_jax.graph.rows import gather_as_slice
 
-INLINED = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "remat": "jaxpr",
-    "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
 MAX_LITERAL = 16  # computed from literals alone and no larger than this, a constant is a literal
 
 
@@ -125,7 +115,7 @@ class Graph:
 
         for equation in jaxpr.eqns:
             inputs = tuple(number(atom) for atom in equation.invars)
-            inner = equation.params.get(INLINED.get(equation.primitive.name, ""))
+            inner = self._inner(equation, inputs)
             if inner is None:
                 outputs = self.add(equation.primitive, equation.params, inputs, equation.outvars)
             else:
@@ -135,6 +125,16 @@ class Graph:
                 outputs = tuple(self.inline(body, inner_consts, inputs[-len(body.invars) :]))
             numbers.update(zip(equation.outvars, outputs, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
+
+    def _inner(self, equation: core.JaxprEqn, inputs: Sequence[int]) -> Any:
+        """Return the computation that stands for an operation; None for the operation itself."""
+        name, params = equation.primitive.name, equation.params
+        if name == "scan":
+            return split_scan(params)
+        if name == "gather":
+            avals = [self.avals[number] for number in inputs]
+            return gather_as_slice(params, avals, self.constants.on_host(inputs[1]))
+        return params.get(INLINED.get(name, ""))
 
     def ancestors(self, values: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return the indices of the nodes needed to compute ``values`` from ``given``."""
