@@ -26,6 +26,8 @@ from adlmh_jax.moves import (
 )
 from adlmh_jax.types import Array, Chains
 
+WHOLE: tuple[tuple[int, ...], int] = ((), 0)  # where a whole array lies: at its first row
+
 
 class StepInfo(NamedTuple):
     """What a schedule learns from one step of a superchain.
@@ -107,9 +109,9 @@ class EntryView:
         self.element = element
         places = group.places or data.places_of(member)
         self.slot = places.slot
-        at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
-        term_strides = at.terms if at else [()] * len(group.term_shapes)
-        output_strides = at.outputs if at else [()] * len(group.output_shapes)
+        at = group.branch.at
+        terms = [(part.strides, part.offset) for part in at.terms] if at else None
+        outputs = [(part.strides, part.offset) for part in at.outputs] if at else None
         index: tuple[Array, ...] = ()
         if at:
             index = _unravel(element, at.batch_shape)
@@ -120,10 +122,12 @@ class EntryView:
             self.element = jnp.int32(0)  # of the one that the branch knows of
         offset = element if at else 0
         self.components = [first + offset for first in places.components]
-        self.read_at = _places(places.reads, read_strides, index)
-        self.term_at = _places(places.terms, term_strides, index)
-        self.output_at = _places(places.outputs, output_strides, index)
-        self.start_at = _places(places.output_starts, output_strides, index)
+        reads = [(read.strides, read.offset) for read in group.branch.reads]
+        self.read_at = _places(places.reads, reads, index)
+        self.term_at = _places(places.terms, terms or [WHOLE] * len(group.term_shapes), index)
+        outputs = outputs or [WHOLE] * len(group.output_shapes)
+        self.output_at = _places(places.outputs, outputs, index)
+        self.start_at = _places(places.output_starts, outputs, index)
 
     @property
     def slot_at(self) -> Array | int:
@@ -295,14 +299,14 @@ def _unravel(element: Array, batch_shape: tuple[int, ...]) -> tuple[Array, ...]:
 
 
 def _places(
-    offsets: Array | tuple[int, ...],
-    strides: Sequence[tuple[int, ...]],
+    firsts: Array | tuple[int, ...],
+    parts: Sequence[tuple[tuple[int, ...], int]],
     index: tuple[Array, ...],
 ) -> list[Array | int]:
     """Return the first rows of arrays, or of the parts of them that belong to one element."""
     return [
-        offsets[number] + sum(step * i for step, i in zip(steps, index, strict=False))
-        for number, steps in enumerate(strides)
+        firsts[number] + offset + sum(step * i for step, i in zip(strides, index, strict=False))
+        for number, (strides, offset) in enumerate(parts)
     ]
 
 

@@ -26,6 +26,7 @@ INLINED = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
 
+
 @dataclass(frozen=True)
 class Node:
     """One primitive operation between numbered values."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from adlmh_jax.graph import ALL, Alignments, Demand, Graph, Slicer, add_input
+from adlmh_jax.graph import Band, Box, Demand, Graph, Slicer, add_input, find_bands, to_demand
 from adlmh_jax.model import Site, Touches, Traced
 
 NOISE = ("random_bits", "random_split")
@@ -31,10 +32,32 @@ class Part:
         Of the part.
     strides
         How far the parts of neighbouring elements lie apart, for each batch axis of the site.
+    offset
+        How many rows after the first one that of the first element begins; it may be negative.
     """
 
     shape: tuple[int, ...]
     strides: Strides
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A part of a term, or of an output, that a move of one element changes.
+
+    Attributes
+    ----------
+    name
+        Of the term or the output.
+    number
+        Of the part's value.
+    part
+        Where it lies.
+    """
+
+    name: str
+    number: int
+    part: Part
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,8 @@ class Element:
         The site as if it had one element.
     batch_shape
         Its real batch shape.
+    inner
+        The elements that can be moved so: along each batch axis, from where to where.
     indices
         Numbers of the inputs that say which element, one for each batch axis.
     reads
@@ -56,30 +81,33 @@ class Element:
     noise
         Parts of random bits and keys: a part of fresh bits is fresh bits.
     terms, outputs
-        Where the touched parts lie.
+        The touched parts. Of one term there may be several.
     """
 
     traced: Traced
     site: Site
     batch_shape: tuple[int, ...]
+    inner: Box
     indices: tuple[int, ...]
     reads: dict[int, tuple[str, Part]]
     noise: frozenset[int]
-    terms: tuple[Part, ...]
-    outputs: tuple[Part, ...]
+    terms: tuple[Touched, ...]
+    outputs: tuple[Touched, ...]
+
+    def has(self, element: int) -> bool:
+        """Whether an element can be moved so."""
+        index = np.unravel_index(element, self.batch_shape)
+        return all(low <= i < high for i, (low, high) in zip(index, self.inner, strict=True))
 
 
 def view_element(
-    traced: Traced,
-    site: Site,
-    touches: Touches,
-    alignments: Alignments,
-    proposals: Sequence[int],
+    traced: Traced, site: Site, touches: Touches, proposals: Sequence[int]
 ) -> Element | None:
-    """Return the site seen from one element, moved by the given proposals.
+    """Return the site seen from one of its inner elements, moved by the given proposals.
 
     None where that cannot be: something that the site touches, or a proposal, does not keep to
-    one element, or its parts are not consecutive rows.
+    one element and a few at fixed distances from it, or the parts are not consecutive rows. And
+    where most elements are not inner ones.
 
     Parameters
     ----------
@@ -87,42 +115,46 @@ def view_element(
         The model; nodes are added to its graph.
     site, touches
         The site, and what it touches.
-    alignments
-        How each value is aligned with the site.
     proposals
         Numbers of the site's traced proposals; -1 for a prior draw.
     """
     name, keys = site.name, [(site.name, proposal) for proposal in proposals]
+    bands = find_bands(traced.graph, traced.values[name], site.batch_shape)
     tables = (traced.proposed, traced.log_q_ratios)
     proposed = [table[key] for table in tables for key in keys if key in table]
-    own_values = [traced.draws[name], traced.priors[name], *proposed]
-    touched = [traced.terms[term] for term in touches.terms]
-    touched += [traced.outputs[output] for output in touches.outputs]
-    if any(ALL in (alignments[value] or ()) for value in [*touched, *own_values]):
+    own = [bands[value] for value in (traced.draws[name], traced.priors[name], *proposed)]
+    numbers = [traced.terms[term] for term in touches.terms]
+    numbers += [traced.outputs[output] for output in touches.outputs]
+    inner = _inner([band for band in own if band], [b for n in numbers if (b := bands[n])], site)
+    if inner is None:
         return None
     graph, num_axes = traced.graph, len(site.batch_shape)
     batch_axes = {axis: axis for axis, size in enumerate(site.batch_shape) if size > 1}
     index = jax.ShapeDtypeStruct((), jnp.int32)
     indices = tuple(add_input(graph, f"index {a} of {name}", index) for a in range(num_axes))
-    slicer = Slicer(graph, indices)
+    slicer = Slicer(graph, indices, inner)
 
     def along_batch(value: int) -> int:
         return slicer.compute(value, batch_axes)
 
-    def aligned(value: int) -> tuple[int, Part | None]:
-        axes = {axis: batch for batch, axis in enumerate(alignments[value] or ()) if axis >= 0}
-        part = _part(graph.avals[value].shape, tuple(axes.items()), num_axes)
-        return slicer.compute(value, axes), part
+    def touched(numbers: Mapping[str, int]) -> list[Touched | None]:
+        found: list[Touched | None] = []
+        for entry, value in numbers.items():
+            band = bands[value]
+            axes = {a: batch for batch, a in enumerate(band.axes if band else ()) if a >= 0}
+            for distance in band.reached() if band else ():
+                part = _part(graph.avals[value].shape, to_demand(axes, distance), num_axes)
+                number = slicer.compute(value, axes, distance)
+                found.append(Touched(entry, number, part) if part else None)
+        return found
 
     values = {**traced.values, name: along_batch(traced.values[name])}
-    terms = {term: aligned(traced.terms[term]) for term in touches.terms}
-    outputs = {output: aligned(traced.outputs[output]) for output in touches.outputs}
+    terms = touched({term: traced.terms[term] for term in touches.terms})
+    outputs = touched({output: traced.outputs[output] for output in touches.outputs})
     view = dataclasses.replace(
         traced,
         values=values,
         scales={**traced.scales, name: along_batch(traced.scales[name])},
-        terms={**traced.terms, **_numbers(terms)},
-        outputs={**traced.outputs, **_numbers(outputs)},
         priors={**traced.priors, name: along_batch(traced.priors[name])},
         draws={**traced.draws, name: along_batch(traced.draws[name])},
         proposed=_at(traced.proposed, keys, along_batch),
@@ -132,18 +164,39 @@ def view_element(
         traced=view,
         site=dataclasses.replace(site, batch_shape=(1,) * num_axes),
         batch_shape=site.batch_shape,
+        inner=inner,
         indices=indices,
         reads=_parts_of_sites(traced, slicer, num_axes),
         noise=_parts_of_noise(slicer),
-        terms=tuple(part for _, part in terms.values() if part),
-        outputs=tuple(part for _, part in outputs.values() if part),
+        terms=tuple(entry for entry in terms if entry),
+        outputs=tuple(entry for entry in outputs if entry),
     )
-    is_whole = len(element.terms) == len(terms) and len(element.outputs) == len(outputs)
-    return element if is_whole and _keeps_to_element(traced, element, slicer, name, keys) else None
+    is_whole = None not in (*terms, *outputs)
+    return element if is_whole and _keeps_to_element(traced, element, slicer, site, keys) else None
 
 
-def _numbers(parts: Mapping[str, tuple[int, Part | None]]) -> dict[str, int]:
-    return {name: number for name, (number, _) in parts.items()}
+def _inner(own: Sequence[Band], touched: Sequence[Band], site: Site) -> Box | None:
+    """Return the elements that can be moved on their own; None if they are not most of them.
+
+    Parameters
+    ----------
+    own
+        How the site's proposals depend on its elements: of each, the element's own entry is needed.
+    touched
+        How terms and outputs do: of these, all entries that the element reaches.
+    site
+        The site.
+    """
+    if not all(band.is_narrow for band in (*own, *touched)):
+        return None
+    boxes = [tuple((0, size) for size in site.batch_shape), *(band.inside() for band in touched)]
+    boxes += [box for band in own for box in (band.inner, band.regular)]
+    inner = tuple(
+        (max(low for low, _ in ranges), min(high for _, high in ranges))
+        for ranges in zip(*boxes, strict=True)
+    )
+    number = math.prod(max(0, high - low) for low, high in inner)
+    return inner if 2 * number >= site.num_components else None
 
 
 def _at(
@@ -154,15 +207,16 @@ def _at(
 
 def _part(shape: Sequence[int], demand: Demand, num_axes: int) -> Part | None:
     """Return where a slice lies among the rows of its array; None if it is not in one piece."""
-    batch_of = dict(demand)
-    end = max(batch_of, default=-1) + 1
-    if any(axis not in batch_of and shape[axis] > 1 for axis in range(end)):
+    where = dict(demand)
+    end = max(where, default=-1) + 1
+    if any(axis not in where and shape[axis] > 1 for axis in range(end)):
         return None
-    strides = [0] * num_axes
-    for axis, batch in demand:
+    strides, offset = [0] * num_axes, 0
+    for axis, (batch, distance) in demand:
         strides[batch] = math.prod(shape[axis + 1 :])
-    sizes = tuple(1 if axis in batch_of else size for axis, size in enumerate(shape))
-    return Part(sizes, tuple(strides))
+        offset += distance * strides[batch]
+    sizes = tuple(1 if axis in where else size for axis, size in enumerate(shape))
+    return Part(sizes, tuple(strides), offset)
 
 
 def _parts_of_sites(traced: Traced, slicer: Slicer, num_axes: int) -> dict[int, tuple[str, Part]]:
@@ -189,22 +243,29 @@ def _is_noise(graph: Graph, value: int) -> bool:
 
 
 def _keeps_to_element(
-    traced: Traced, element: Element, slicer: Slicer, name: str, keys: Sequence[tuple[str, int]]
+    traced: Traced, element: Element, slicer: Slicer, site: Site, keys: Sequence[tuple[str, int]]
 ) -> bool:
-    """Whether the parts can be computed from one part of the site, its scale, and its noise.
+    """Whether the parts can be computed from single parts of the site, its scale, and its noise.
 
     Were any of them read both whole and in part, or in two ways, the two would not fit together.
+    Parts of the site at different distances from the element are different ones.
     """
-    view, graph = element.traced, traced.graph
+    view, graph, name = element.traced, traced.graph, site.name
     tables = (view.proposed, view.log_q_ratios)
     wanted = [view.draws[name], view.priors[name], *(t[k] for t in tables for k in keys if k in t)]
-    wanted += [view.terms[term] for term in view.terms if view.terms[term] != traced.terms[term]]
-    wanted += [v for o, v in view.outputs.items() if v != traced.outputs[o]]
+    wanted += [entry.number for entry in (*element.terms, *element.outputs)]
     given = {view.values[name], view.scales[name], *element.reads, *element.noise}
     needed = graph.ancestors(wanted, given)
     used = {number for index in needed for number in graph.nodes[index].inputs} | set(wanted)
-    sources = {value for value, _ in slicer.found if _is_noise(graph, value)}
-    sources |= {traced.values[name], traced.scales[name]}
-    sliced = [value for value, demand in slicer.found if demand and value in sources]
+    once = {value for value, _ in slicer.found if _is_noise(graph, value)} | {traced.scales[name]}
+    sliced = [value for value, demand in slicer.found if demand and value in once]
     is_sliced_one_way = len(sliced) == len(set(sliced))
-    return is_sliced_one_way and not used & (sources - given)
+    batch_axes = [axis for axis, size in enumerate(site.batch_shape) if size > 1]
+    rows = [demand for value, demand in slicer.found if demand and value == traced.values[name]]
+    are_rows = all([(a, batch) for a, (batch, _) in row] == _twice(batch_axes) for row in rows)
+    return is_sliced_one_way and are_rows and not used & ({traced.values[name], *once} - given)
+
+
+def _twice(axes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the demand for an element itself: along each of its axes by its own index."""
+    return [(axis, axis) for axis in axes]
