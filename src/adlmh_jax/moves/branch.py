@@ -8,7 +8,7 @@ from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_so
 from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.cascade import Cascade
 from adlmh_jax.moves.choice import Choice, make_choice
-from adlmh_jax.moves.elements import Element, Part, Touched
+from adlmh_jax.moves.elements import At, Element, Touched
 from adlmh_jax.moves.factors import Joint
 from adlmh_jax.moves.rolling import RolledReads, cut_terms, run_finder
 from adlmh_jax.moves.trunk import StackNode
@@ -38,26 +38,6 @@ class Read:
     bank: str
     strides: tuple[int, ...] = ()
     offset: int = 0
-
-
-@dataclass(frozen=True)
-class At:
-    """Where a branch finds the one element that it moves.
-
-    Attributes
-    ----------
-    batch_shape
-        Of the whole site; to the branch, it has one element.
-    indices
-        Numbers of the values that say which element, where they are needed; None elsewhere.
-    terms, outputs
-        Where the parts lie of what is touched.
-    """
-
-    batch_shape: tuple[int, ...]
-    indices: tuple[int | None, ...]
-    terms: tuple[Part, ...]
-    outputs: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -293,7 +273,7 @@ def cut_branch(
         num_words=key_start + (KEY_WORDS if variant.is_block or variant.candidates else 0),
         own_term=numbers.index(traced.priors[name]) if is_plain else 0,
         term_axes=term_axes,
-        at=_at(element, cutter) if element else None,
+        at=element.at(cutter) if element else None,
         is_tempered=tuple(term not in traced.values for term, _ in terms),
         choice=choice,
     )
@@ -326,16 +306,6 @@ def all_constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], 
     constants = {n: graph.constants[value] for n, value in cutter.constants.items()}
     literals = {n for n, value in cutter.constants.items() if value in graph.literals}
     return constants | rolled.more.constants, frozenset(literals | rolled.more.literals)
-
-
-def _at(element: Element, cutter: Cutter) -> At:
-    number_of = {value: number for number, value in cutter.inputs.items()}
-    return At(
-        element.batch_shape,
-        tuple(number_of.get(index) for index in element.indices),
-        tuple(entry.part for entry in element.terms),
-        tuple(entry.part for entry in element.outputs),
-    )
 
 
 def _shapes(touched: Sequence[Touched]) -> tuple[tuple[str, tuple[int, ...]], ...]:

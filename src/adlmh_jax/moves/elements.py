@@ -15,7 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from adlmh_jax.graph import Band, Box, Demand, Graph, Slicer, add_input, find_bands, to_demand
+from adlmh_jax.graph import (
+    Band,
+    Box,
+    Cutter,
+    Demand,
+    Graph,
+    Slicer,
+    add_input,
+    find_bands,
+    to_demand,
+)
 from adlmh_jax.model import Site, Touches, Traced
 
 NOISE = ("random_bits", "random_split")
@@ -39,6 +49,26 @@ class Part:
     shape: tuple[int, ...]
     strides: Strides
     offset: int = 0
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a branch finds the one element that it moves.
+
+    Attributes
+    ----------
+    batch_shape
+        Of the whole site; to the branch, it has one element.
+    indices
+        Numbers of the values that say which element, where they are needed; None elsewhere.
+    terms, outputs
+        Where the parts lie of what is touched.
+    """
+
+    batch_shape: tuple[int, ...]
+    indices: tuple[int | None, ...]
+    terms: tuple[Part, ...]
+    outputs: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -93,6 +123,16 @@ class Element:
     noise: frozenset[int]
     terms: tuple[Touched, ...]
     outputs: tuple[Touched, ...]
+
+    def at(self, cutter: Cutter) -> At:
+        """Return where a branch whose fragments have been cut finds the element."""
+        number_of = {value: number for number, value in cutter.inputs.items()}
+        return At(
+            batch_shape=self.batch_shape,
+            indices=tuple(number_of.get(index) for index in self.indices),
+            terms=tuple(entry.part for entry in self.terms),
+            outputs=tuple(entry.part for entry in self.outputs),
+        )
 
     def has(self, element: int) -> bool:
         """Whether an element can be moved so."""
