@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.engine.inplace import only_here, read_apart
+from adlmh_jax.engine.inplace import only_here, put_rows, read_apart
 from adlmh_jax.graph import map_last, read_row, read_rows, write_rows
 from adlmh_jax.moves import (
     Accept,
@@ -182,13 +182,13 @@ class EntryView:
         latent, kept, terms = dict(chains.latent), dict(chains.outputs), chains.log_terms
         for index, value in zip(self.branch.moved, values, strict=False):
             bank = self.branch.reads[index].bank
-            latent[bank] = write_rows(latent[bank], flat(value), self.read_at[index])
+            latent[bank] = put_rows(latent[bank], flat(value), self.read_at[index])
         for at, term in zip(self.term_at, log_terms, strict=True):
-            terms = write_rows(terms, flat(term), at)
+            terms = put_rows(terms, flat(term), at)
         for (_, bank), at, output in zip(
             self.group.output_shapes, self.output_at, outputs, strict=True
         ):
-            kept[bank] = write_rows(kept[bank], flat(output), at)
+            kept[bank] = put_rows(kept[bank], flat(output), at)
         return Chains(latent, terms, kept)
 
     def move(
@@ -203,7 +203,7 @@ class EntryView:
 
         # Tables of summed choices, and terms scored as one array, are small for each of many
         # chains; single moves fuse either way.
-        many = map_last if self.branch.has_rows else _map_chains
+        many = map_last if self.branch.has_rows or self.branch.at else _map_chains
         moved = self._only_here(many(move_chain)(words, before), before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
 

@@ -10,7 +10,7 @@ from adlmh_jax.graph.alignment import (
     reduce_to_elements,
     spread_to_term,
 )
-from adlmh_jax.graph.bands import Band, Box, find_bands
+from adlmh_jax.graph.bands import Band, Bands, Box, find_bands
 from adlmh_jax.graph.batching import map_last
 from adlmh_jax.graph.binomial import draw_binomial
 from adlmh_jax.graph.comparison import begins_with
@@ -71,6 +71,7 @@ __all__ = [
     "ALL",
     "Alignments",
     "Band",
+    "Bands",
     "Box",
     "Code",
     "Cutter",

@@ -84,6 +84,8 @@ class Graph:
         key = (node.signature(), inputs)
         if key in self._shared and not primitive_has_effects(node):
             return self._shared[key]
+        if (same := self._before_reshapes(node, outvars)) is not None:
+            return (same,)
         outputs = tuple(self.new_value(variable.aval) for variable in outvars)
         node = replace(node, outputs=outputs)
         is_known = all(n in self.constants for n in inputs) and not primitive_has_effects(node)
@@ -98,6 +100,20 @@ class Graph:
             self.nodes.append(node)
         self._shared[key] = outputs
         return outputs
+
+    def _before_reshapes(self, node: Node, outvars: list) -> int | None:
+        """Return the value that an operation, undoing others, only brings back to its shape."""
+        number: int | None = node.inputs[0] if _is_reshape(node) else None
+        while number is not None:
+            aval = self.avals[number]
+            if (aval.size, aval.dtype) != (outvars[0].aval.size, outvars[0].aval.dtype):
+                return None
+            if aval.shape == outvars[0].aval.shape:
+                return number
+            index = self.producer.get(number)
+            before = None if index is None else self.nodes[index]
+            number = before.inputs[0] if before and _is_reshape(before) else None
+        return None
 
     def _fits_literal(self, number: int) -> bool:
         """Whether a value made of literals is one itself: small, and no random key."""
@@ -162,6 +178,13 @@ class Graph:
             for number in node.outputs:
                 reached[number] |= mask
         return reached
+
+
+def _is_reshape(node: Node) -> bool:
+    """Whether an operation leaves all entries in their order, unless it repeats them."""
+    name, params = node.primitive.name, node.params
+    is_plain = name == "reshape" and params["dimensions"] is None
+    return len(node.inputs) == 1 and (is_plain or name in ("squeeze", "broadcast_in_dim"))
 
 
 def primitive_has_effects(node: Node) -> bool:

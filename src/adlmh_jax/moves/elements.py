@@ -6,8 +6,9 @@ a move has no part in the size of the plate.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from adlmh_jax.graph import (
     Band,
+    Bands,
     Box,
     Cutter,
     Demand,
@@ -29,6 +31,7 @@ from adlmh_jax.graph import (
 from adlmh_jax.model import Site, Touches, Traced
 
 NOISE = ("random_bits", "random_split")
+MAX_BOXES = 9  # beyond this many, elements at the ends are no branches of their own
 Strides = tuple[int, ...]  # rows from one index of each batch axis to the next
 
 
@@ -102,7 +105,7 @@ class Element:
         The site as if it had one element.
     batch_shape
         Its real batch shape.
-    inner
+    box
         The elements that can be moved so: along each batch axis, from where to where.
     indices
         Numbers of the inputs that say which element, one for each batch axis.
@@ -117,7 +120,7 @@ class Element:
     traced: Traced
     site: Site
     batch_shape: tuple[int, ...]
-    inner: Box
+    box: Box
     indices: tuple[int, ...]
     reads: dict[int, tuple[str, Part]]
     noise: frozenset[int]
@@ -137,17 +140,18 @@ class Element:
     def has(self, element: int) -> bool:
         """Whether an element can be moved so."""
         index = np.unravel_index(element, self.batch_shape)
-        return all(low <= i < high for i, (low, high) in zip(index, self.inner, strict=True))
+        return all(low <= i < high for i, (low, high) in zip(index, self.box, strict=True))
 
 
-def view_element(
+def view_elements(
     traced: Traced, site: Site, touches: Touches, proposals: Sequence[int]
-) -> Element | None:
+) -> list[Element]:
     """Return the site seen from one of its inner elements, moved by the given proposals.
 
-    None where that cannot be: something that the site touches, or a proposal, does not keep to
-    one element and a few at fixed distances from it, or the parts are not consecutive rows. And
-    where most elements are not inner ones.
+    Then, as far as can be, from elements at the ends, such as the first and the last of a series.
+    Nothing where something that the site touches, or a proposal, does not keep to one element and a
+    few at fixed distances from it, or the parts are not consecutive rows. And where most elements
+    are not inner ones.
 
     Parameters
     ----------
@@ -158,85 +162,144 @@ def view_element(
     proposals
         Numbers of the site's traced proposals; -1 for a prior draw.
     """
-    name, keys = site.name, [(site.name, proposal) for proposal in proposals]
-    bands = find_bands(traced.graph, traced.values[name], site.batch_shape)
-    tables = (traced.proposed, traced.log_q_ratios)
-    proposed = [table[key] for table in tables for key in keys if key in table]
-    own = [bands[value] for value in (traced.draws[name], traced.priors[name], *proposed)]
-    numbers = [traced.terms[term] for term in touches.terms]
-    numbers += [traced.outputs[output] for output in touches.outputs]
-    inner = _inner([band for band in own if band], [b for n in numbers if (b := bands[n])], site)
-    if inner is None:
-        return None
-    graph, num_axes = traced.graph, len(site.batch_shape)
-    batch_axes = {axis: axis for axis, size in enumerate(site.batch_shape) if size > 1}
-    index = jax.ShapeDtypeStruct((), jnp.int32)
-    indices = tuple(add_input(graph, f"index {a} of {name}", index) for a in range(num_axes))
-    slicer = Slicer(graph, indices, inner)
+    keys = [(site.name, proposal) for proposal in proposals]
+    bands = find_bands(traced.graph, traced.values[site.name], site.batch_shape)
+    view = _View(traced, site, touches, keys, bands)
+    inner = view.inner()
+    elements = [view.at(box) for box in _boxes(inner, site.batch_shape)] if inner else [None]
+    return [element for element in elements if element] if elements[0] else []
 
-    def along_batch(value: int) -> int:
-        return slicer.compute(value, batch_axes)
 
-    def touched(numbers: Mapping[str, int]) -> list[Touched | None]:
-        found: list[Touched | None] = []
-        for entry, value in numbers.items():
-            band = bands[value]
+def _boxes(inner: Box, batch_shape: Sequence[int]) -> list[Box]:
+    """Return the inner elements, and each of the ends on its own unless these are many."""
+    ranges = [
+        [(low, high), *((i, i + 1) for i in range(size) if not low <= i < high)]
+        for (low, high), size in zip(inner, batch_shape, strict=True)
+    ]
+    boxes = list(itertools.product(*ranges))
+    return boxes if len(boxes) <= MAX_BOXES else [inner]
+
+
+@dataclass(frozen=True)
+class _View:
+    """A site about to be seen from one element.
+
+    Attributes
+    ----------
+    traced, site, touches
+        The model, the site, and what it touches.
+    keys
+        Of the site's traced proposals.
+    bands
+        How each value depends on the elements of the site.
+    """
+
+    traced: Traced
+    site: Site
+    touches: Touches
+    keys: Sequence[tuple[str, int]]
+    bands: Bands
+
+    def _bands_of(self, numbers: Iterable[int]) -> list[Band]:
+        return [band for number in numbers if (band := self.bands[number])]
+
+    @property
+    def own(self) -> list[int]:
+        """What is needed at the element itself: prior, draw and proposals."""
+        traced, name = self.traced, self.site.name
+        tables = (traced.proposed, traced.log_q_ratios)
+        proposed = [table[key] for table in tables for key in self.keys if key in table]
+        return [traced.draws[name], traced.priors[name], *proposed]
+
+    @property
+    def touched(self) -> list[int]:
+        """Of what all entries are needed that the element reaches: terms and outputs."""
+        traced, touches = self.traced, self.touches
+        terms = [traced.terms[term] for term in touches.terms]
+        return [*terms, *(traced.outputs[output] for output in touches.outputs)]
+
+    def inner(self) -> Box | None:
+        """Return the elements that are all moved alike; None if they are not most of them."""
+        own, touched = self._bands_of(self.own), self._bands_of(self.touched)
+        if not all(band.is_narrow for band in (*own, *touched)):
+            return None
+        boxes = [tuple((0, size) for size in self.site.batch_shape)]
+        boxes += [band.inside() for band in touched]
+        boxes += [box for band in own for box in (band.inner, band.regular)]
+        inner = tuple(
+            (max(low for low, _ in ranges), min(high for _, high in ranges))
+            for ranges in zip(*boxes, strict=True)
+        )
+        number = math.prod(max(0, high - low) for low, high in inner)
+        return inner if 2 * number >= self.site.num_components else None
+
+    def at(self, box: Box) -> Element | None:
+        """Return the site seen from one element among some; None if that cannot be."""
+        traced, site, name = self.traced, self.site, self.site.name
+        if not all(
+            low <= first and last <= high
+            for band in self._bands_of([*self.own, *self.touched])
+            for (low, high), (first, last) in zip(band.inner, box, strict=True)
+        ):
+            return None
+        graph, num_axes = traced.graph, len(site.batch_shape)
+        batch_axes = {axis: axis for axis, size in enumerate(site.batch_shape) if size > 1}
+        index = jax.ShapeDtypeStruct((), jnp.int32)
+        indices = tuple(add_input(graph, f"index {a} of {name}", index) for a in range(num_axes))
+        slicer = Slicer(graph, indices, box)
+
+        def along_batch(value: int) -> int:
+            return slicer.compute(value, batch_axes)
+
+        terms = self._parts(slicer, traced.terms, self.touches.terms)
+        outputs = self._parts(slicer, traced.outputs, self.touches.outputs)
+        if terms is None or outputs is None:
+            return None
+        view = dataclasses.replace(
+            traced,
+            values={**traced.values, name: along_batch(traced.values[name])},
+            scales={**traced.scales, name: along_batch(traced.scales[name])},
+            priors={**traced.priors, name: along_batch(traced.priors[name])},
+            draws={**traced.draws, name: along_batch(traced.draws[name])},
+            proposed=_at(traced.proposed, self.keys, along_batch),
+            log_q_ratios=_at(traced.log_q_ratios, self.keys, along_batch),
+        )
+        element = Element(
+            traced=view,
+            site=dataclasses.replace(site, batch_shape=(1,) * num_axes),
+            batch_shape=site.batch_shape,
+            box=box,
+            indices=indices,
+            reads=_parts_of_sites(traced, slicer, num_axes),
+            noise=_parts_of_noise(slicer),
+            terms=tuple(terms),
+            outputs=tuple(outputs),
+        )
+        keeps = _keeps_to_element(traced, element, slicer, site, self.keys)
+        return element if keeps else None
+
+    def _parts(
+        self, slicer: Slicer, numbers: Mapping[str, int], names: Iterable[str]
+    ) -> list[Touched] | None:
+        """Return the parts that the element reaches; None if they are not rows that all have."""
+        found, num_axes = [], len(self.site.batch_shape)
+        for name in names:
+            value = numbers[name]
+            band, shape = self.bands[value], slicer.graph.avals[value].shape
             axes = {a: batch for batch, a in enumerate(band.axes if band else ()) if a >= 0}
             for distance in band.reached() if band else ():
-                part = _part(graph.avals[value].shape, to_demand(axes, distance), num_axes)
-                number = slicer.compute(value, axes, distance)
-                found.append(Touched(entry, number, part) if part else None)
+                demand = to_demand(axes, distance)
+                rows = [
+                    (slicer.inner[batch][0] + step, slicer.inner[batch][1] + step, shape[axis])
+                    for axis, (batch, step) in demand
+                ]
+                if any(end <= 0 or start >= size for start, end, size in rows):
+                    continue
+                part = _part(shape, demand, num_axes)
+                if part is None or any(start < 0 or end > size for start, end, size in rows):
+                    return None
+                found.append(Touched(name, slicer.compute(value, axes, distance), part))
         return found
-
-    values = {**traced.values, name: along_batch(traced.values[name])}
-    terms = touched({term: traced.terms[term] for term in touches.terms})
-    outputs = touched({output: traced.outputs[output] for output in touches.outputs})
-    view = dataclasses.replace(
-        traced,
-        values=values,
-        scales={**traced.scales, name: along_batch(traced.scales[name])},
-        priors={**traced.priors, name: along_batch(traced.priors[name])},
-        draws={**traced.draws, name: along_batch(traced.draws[name])},
-        proposed=_at(traced.proposed, keys, along_batch),
-        log_q_ratios=_at(traced.log_q_ratios, keys, along_batch),
-    )
-    element = Element(
-        traced=view,
-        site=dataclasses.replace(site, batch_shape=(1,) * num_axes),
-        batch_shape=site.batch_shape,
-        inner=inner,
-        indices=indices,
-        reads=_parts_of_sites(traced, slicer, num_axes),
-        noise=_parts_of_noise(slicer),
-        terms=tuple(entry for entry in terms if entry),
-        outputs=tuple(entry for entry in outputs if entry),
-    )
-    is_whole = None not in (*terms, *outputs)
-    return element if is_whole and _keeps_to_element(traced, element, slicer, site, keys) else None
-
-
-def _inner(own: Sequence[Band], touched: Sequence[Band], site: Site) -> Box | None:
-    """Return the elements that can be moved on their own; None if they are not most of them.
-
-    Parameters
-    ----------
-    own
-        How the site's proposals depend on its elements: of each, the element's own entry is needed.
-    touched
-        How terms and outputs do: of these, all entries that the element reaches.
-    site
-        The site.
-    """
-    if not all(band.is_narrow for band in (*own, *touched)):
-        return None
-    boxes = [tuple((0, size) for size in site.batch_shape), *(band.inside() for band in touched)]
-    boxes += [box for band in own for box in (band.inner, band.regular)]
-    inner = tuple(
-        (max(low for low, _ in ranges), min(high for _, high in ranges))
-        for ranges in zip(*boxes, strict=True)
-    )
-    number = math.prod(max(0, high - low) for low, high in inner)
-    return inner if 2 * number >= site.num_components else None
 
 
 def _at(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adlmh_jax.model import Program, Site, SiteTable
 from adlmh_jax.moves.branch import Cut, cut_branch
-from adlmh_jax.moves.elements import Element, view_element
+from adlmh_jax.moves.elements import Element, view_elements
 from adlmh_jax.proposals import Variant
 
 
@@ -15,27 +15,18 @@ class Way:
 
     Attributes
     ----------
-    cut
-        The branch.
-    edge
-        Where the branch is that of one element, another one for elements that it cannot move, such
-        as the first and the last of a series; None if there are none.
-    edge_elements
-        Which elements these are.
+    cuts
+        The branches: one, unless elements at the ends of a series need others.
+    which
+        Of these, the branch of each element; empty if there is one.
     """
 
-    cut: Cut
-    edge: Cut | None = None
-    edge_elements: frozenset[int] = frozenset()
-
-    @property
-    def cuts(self) -> tuple[Cut, ...]:
-        """The branches."""
-        return (self.cut,) if self.edge is None else (self.cut, self.edge)
+    cuts: tuple[Cut, ...]
+    which: tuple[int, ...] = ()
 
     def cut_of(self, element: int) -> int:
         """Return which of the branches moves an element."""
-        return int(element in self.edge_elements)
+        return self.which[element] if self.which else 0
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class EntryPlan:
     @property
     def is_one(self) -> bool:
         """Whether there is one entry for all elements of the sites."""
-        variant = self.ways[0].cut.branch.variant
+        variant = self.ways[0].cuts[0].branch.variant
         return self.is_whole or not self.sites or variant.is_block or variant.is_walk
 
     def components(self, sites: SiteTable) -> list[list[int]]:
@@ -91,27 +82,32 @@ def cut_site(
 
     A move of one element may need no others in one variant, but not in the other.
     """
-    element = _element(program, name, variants)
-    if len(variants) > 1 and element is None:
-        elements = [_element(program, name, [variant]) for variant in variants]
-        if any(elements):
-            pairs = zip(variants, elements, strict=True)
-            return [_way(program, name, [variant], e, trunk) for variant, e in pairs]
-    return [_way(program, name, variants, element, trunk)]
+    elements = _elements(program, name, variants)
+    if len(variants) > 1 and not elements:
+        each = [_elements(program, name, [variant]) for variant in variants]
+        if any(each):
+            pairs = zip(variants, each, strict=True)
+            return [_way(program, name, [variant], own, trunk) for variant, own in pairs]
+    return [_way(program, name, variants, elements, trunk)]
 
 
 def _way(
     program: Program,
     name: str,
     variants: Sequence[Variant],
-    element: Element | None,
+    elements: Sequence[Element],
     trunk: Collection[int],
 ) -> Way:
-    cut = _cut_variants(program, name, variants, element, trunk)
-    numbers = range(program.sites[name].num_components if element else 0)
-    at_edge = frozenset(number for number in numbers if element and not element.has(number))
-    edge = _cut_variants(program, name, variants, None, trunk) if at_edge else None
-    return Way(cut, edge, at_edge)
+    """Return the way of a site; where there are views of its elements, each has a branch."""
+    which = [
+        next((turn for turn, element in enumerate(elements) if element.has(number)), len(elements))
+        for number in range(program.sites[name].num_components if elements else 0)
+    ]
+    views: list[Element | None] = [*elements]
+    if not elements or len(elements) in which:
+        views.append(None)
+    cuts = [_cut_variants(program, name, variants, view, trunk) for view in views]
+    return Way(tuple(cuts), tuple(which))
 
 
 def _cut_variants(
@@ -135,10 +131,10 @@ def _cut_variants(
     )
 
 
-def _element(program: Program, name: str, variants: Sequence[Variant]) -> Element | None:
-    """Return the site seen from one element, where a move of one needs no others."""
+def _elements(program: Program, name: str, variants: Sequence[Variant]) -> list[Element]:
+    """Return the site seen from its elements, where a move of one needs few others."""
     site = program.sites[name]
     if variants[0].is_block or site.num_components == 1:
-        return None
+        return []
     proposals = [variant.proposal for variant in variants]
-    return view_element(program.traced, site, program.touches[name], proposals)
+    return view_elements(program.traced, site, program.touches[name], proposals)

@@ -113,7 +113,7 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     for family in find_families(program, variants):
         for variant in variants[family[0]]:
             for name, cut in cut_family(program, trunk, family, variant).items():
-                shared.setdefault(name, []).append(Way(cut))
+                shared.setdefault(name, []).append(Way((cut,)))
     singles = [
         EntryPlan(
             sites=(program.sites[name],),
@@ -125,7 +125,7 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     joint = [
         EntryPlan(
             sites=tuple(program.sites[name] for name in joint_plan.moved),
-            ways=tuple(Way(cut_joint(program, joint_plan, v)) for v in joint_plan.variants),
+            ways=tuple(Way((cut_joint(program, joint_plan, v),)) for v in joint_plan.variants),
             second_share=joint_plan.second_share,
             summed=joint_plan.summed,
         )
@@ -156,7 +156,7 @@ def build_start(program: Program) -> tuple[Kernel, KernelData]:
             [Variant()],
             trunk=trunk,
         )
-        plans.append(EntryPlan(sites=(site,), ways=(Way(cut),), is_whole=True))
+        plans.append(EntryPlan(sites=(site,), ways=(Way((cut,)),), is_whole=True))
     return _assemble(program, plans)
 
 
