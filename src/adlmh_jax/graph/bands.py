@@ -96,7 +96,7 @@ def shifted_axes(graph: Graph, node: Node) -> Shifted | None:
         return [{axis: (axis, start) for axis, (start, step) in enumerate(starts) if step == 1}]
     if name == "pad":
         config = enumerate(params["padding_config"])
-        return [{axis: (axis, -low) for axis, (low, _, between) in config if not between}, {}]
+        return [{axis: (axis, -int(low)) for axis, (low, _, between) in config if not between}, {}]
     carried = carried_axes(graph, node)
     if carried is None:
         return None
