@@ -6,7 +6,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from exact import DiscreteProgram, check_balance, gibbs_matrix, prepare, transition_matrix
+from exact import (
+    DiscreteProgram,
+    chains_at,
+    check_balance,
+    gibbs_matrix,
+    prepare,
+    state_of,
+    transition_matrix,
+)
 from numpyro.contrib.control_flow import scan
 from updates import check_cache, check_others_stay, check_updates, draw_positions, one_step
 
@@ -247,6 +255,33 @@ def test_exact_transition_matrix(proposal):
         matrices.append(assemble(exact, lambda state: weights))
         check_balance(exact, matrices[-1])
     np.testing.assert_allclose(*matrices, atol=1e-6)
+
+
+def backwards():
+    def step(before, y):
+        z = numpyro.sample("z", dist.Categorical(jnp.array([[0.95, 0.05], [0.5, 0.5]])[before]))
+        numpyro.sample("y", dist.Normal(1.0 * z, 1.0), obs=y)
+        return z, None
+
+    scan(step, 0, jnp.array([0.3, 2.8]), reverse=True)
+
+
+def test_a_scan_in_reverse_keeps_its_posterior():
+    """NumPyro says the prior of each step in another order than it takes the values of steps."""
+    program = compile_model(backwards)
+    assert program.traced.priors["z"] == program.traced.terms["z"]
+    exact = prepare(DiscreteProgram("backwards", backwards, {"z": (0, 1)}))
+    num_chains = 2**17
+    words = np.random.default_rng(0).integers(
+        0, 2**32, (exact.kernel.num_words, num_chains), dtype=np.uint32
+    )
+    step = jax.jit(lambda chains, k: one_step(exact.kernel, exact.data, words, chains, k)[0])
+    for component in (0, 1):
+        matrix = np.zeros((4, 4))
+        for row, state in enumerate(exact.states):
+            moved = state_of(exact, step(chains_at(exact, state, num_chains), component))
+            matrix[row] = [moved.count(other) / num_chains for other in exact.states]
+        assert np.abs(exact.pi @ matrix - exact.pi).max() < 5 / np.sqrt(num_chains)
 
 
 def sizes(length):

@@ -201,9 +201,10 @@ class EntryView:
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
 
-        # Tables of summed choices, and terms scored as one array, are small for each of many
-        # chains; single moves fuse either way.
-        many = map_last if self.branch.has_rows or self.branch.at else _map_chains
+        # Tables of summed choices, terms scored as one array, and parts of one element are small
+        # for each of many chains; other moves fuse either way.
+        is_small = self.branch.has_rows or self.branch.at is not None
+        many = map_last if is_small else _map_chains
         moved = self._only_here(many(move_chain)(words, before), before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
 

@@ -84,7 +84,7 @@ class Graph:
         key = (node.signature(), inputs)
         if key in self._shared and not primitive_has_effects(node):
             return self._shared[key]
-        if (same := self._before_reshapes(node, outvars)) is not None:
+        if (same := self._undone(node, outvars)) is not None:
             return (same,)
         outputs = tuple(self.new_value(variable.aval) for variable in outvars)
         node = replace(node, outputs=outputs)
@@ -101,8 +101,13 @@ class Graph:
         self._shared[key] = outputs
         return outputs
 
-    def _before_reshapes(self, node: Node, outvars: list) -> int | None:
-        """Return the value that an operation, undoing others, only brings back to its shape."""
+    def _undone(self, node: Node, outvars: list) -> int | None:
+        """Return the value that an operation only brings back: to its shape, or its order."""
+        if node.primitive.name == "rev":
+            index = self.producer.get(node.inputs[0])
+            turned = None if index is None else self.nodes[index]
+            is_same = turned is not None and turned.signature() == node.signature()
+            return turned.inputs[0] if turned and is_same else None
         number: int | None = node.inputs[0] if _is_reshape(node) else None
         while number is not None:
             aval = self.avals[number]
