@@ -73,7 +73,7 @@ def _run(
             inner = split_scan(params)
         if inner is not None:
             closed = inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())
-            results = _run_flat(closed, values[-len(closed.jaxpr.invars) :] if values else [])
+            results = _run_flat(closed, values[len(values) - len(closed.jaxpr.invars) :])
         else:
             results = primitive.bind(*values, **params)
             results = results if primitive.multiple_results else [results]

@@ -2,7 +2,8 @@
 
 One entry of a term of n entries should cost what one entry costs. A slice taken after the
 computation does not give that, so the element's index is pushed back through the graph, operation
-by operation, to the sites' values and the data, which are sliced there.
+by operation, to the sites' values and the data, which are sliced there. What lies at a distance
+from the element is reached in the same way.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,9 @@
 """A site seen from one of its elements: what a move of that element alone must read and compute.
 
 Where everything that a site touches is aligned with it, entry by entry, a move of one element needs
-one entry of each term, of each output, and of every other site in the same plate. The cost of such
-a move has no part in the size of the plate.
+one entry of each term, of each output, and of every other site in the same plate. In a series it
+needs a few entries, at fixed distances, and the site's own values next to the element. The cost of
+such a move has no part in the size of the plate, or in the length of the series.
 """
 
 import dataclasses
@@ -363,12 +364,7 @@ def _keeps_to_element(
     once = {value for value, _ in slicer.found if _is_noise(graph, value)} | {traced.scales[name]}
     sliced = [value for value, demand in slicer.found if demand and value in once]
     is_sliced_one_way = len(sliced) == len(set(sliced))
-    batch_axes = [axis for axis, size in enumerate(site.batch_shape) if size > 1]
+    straight = [(axis, axis) for axis, size in enumerate(site.batch_shape) if size > 1]
     rows = [demand for value, demand in slicer.found if demand and value == traced.values[name]]
-    are_rows = all([(a, batch) for a, (batch, _) in row] == _twice(batch_axes) for row in rows)
+    are_rows = all([(axis, batch) for axis, (batch, _) in row] == straight for row in rows)
     return is_sliced_one_way and are_rows and not used & ({traced.values[name], *once} - given)
-
-
-def _twice(axes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the demand for an element itself: along each of its axes by its own index."""
-    return [(axis, axis) for axis in axes]
