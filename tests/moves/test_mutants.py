@@ -22,7 +22,7 @@ from adlmh_jax.engine import entry, step
 from adlmh_jax.model import compile as compiling
 from adlmh_jax.model import touches
 from adlmh_jax.moves import branch as branches
-from adlmh_jax.moves import metropolis, scope, table
+from adlmh_jax.moves import entries, metropolis, scope
 from adlmh_jax.types import Chains
 
 BY_NAME = {discrete.name: discrete for discrete in PROGRAMS}
@@ -68,7 +68,7 @@ def q_from_scaled_terms(patch):
         traced = traced.__class__(**{**vars(traced), "priors": traced.terms})
         return real(traced, *others, **options)
 
-    patch.setattr(table, "cut_branch", cut)
+    patch.setattr(entries, "cut_branch", cut)
 
 
 def drop_terms(is_dropped):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from adlmh_jax.engine.inplace import only_here, read_apart
+from adlmh_jax.engine.inplace import only_here, put_rows, read_apart
 from adlmh_jax.graph import map_last, read_row, read_rows, write_rows
 from adlmh_jax.moves import (
     Accept,
@@ -25,6 +25,8 @@ from adlmh_jax.moves import (
     move_one,
 )
 from adlmh_jax.types import Array, Chains
+
+WHOLE: tuple[tuple[int, ...], int] = ((), 0)  # where a whole array lies: at its first row
 
 
 class StepInfo(NamedTuple):
@@ -107,9 +109,9 @@ class EntryView:
         self.element = element
         places = group.places or data.places_of(member)
         self.slot = places.slot
-        at, read_strides = group.branch.at, [read.strides for read in group.branch.reads]
-        term_strides = at.terms if at else [()] * len(group.term_shapes)
-        output_strides = at.outputs if at else [()] * len(group.output_shapes)
+        at = group.branch.at
+        terms = [(part.strides, part.offset) for part in at.terms] if at else None
+        outputs = [(part.strides, part.offset) for part in at.outputs] if at else None
         index: tuple[Array, ...] = ()
         if at:
             index = _unravel(element, at.batch_shape)
@@ -120,10 +122,12 @@ class EntryView:
             self.element = jnp.int32(0)  # of the one that the branch knows of
         offset = element if at else 0
         self.components = [first + offset for first in places.components]
-        self.read_at = _places(places.reads, read_strides, index)
-        self.term_at = _places(places.terms, term_strides, index)
-        self.output_at = _places(places.outputs, output_strides, index)
-        self.start_at = _places(places.output_starts, output_strides, index)
+        reads = [(read.strides, read.offset) for read in group.branch.reads]
+        self.read_at = _places(places.reads, reads, index)
+        self.term_at = _places(places.terms, terms or [WHOLE] * len(group.term_shapes), index)
+        outputs = outputs or [WHOLE] * len(group.output_shapes)
+        self.output_at = _places(places.outputs, outputs, index)
+        self.start_at = _places(places.output_starts, outputs, index)
 
     @property
     def slot_at(self) -> Array | int:
@@ -178,13 +182,13 @@ class EntryView:
         latent, kept, terms = dict(chains.latent), dict(chains.outputs), chains.log_terms
         for index, value in zip(self.branch.moved, values, strict=False):
             bank = self.branch.reads[index].bank
-            latent[bank] = write_rows(latent[bank], flat(value), self.read_at[index])
+            latent[bank] = put_rows(latent[bank], flat(value), self.read_at[index])
         for at, term in zip(self.term_at, log_terms, strict=True):
-            terms = write_rows(terms, flat(term), at)
+            terms = put_rows(terms, flat(term), at)
         for (_, bank), at, output in zip(
             self.group.output_shapes, self.output_at, outputs, strict=True
         ):
-            kept[bank] = write_rows(kept[bank], flat(output), at)
+            kept[bank] = put_rows(kept[bank], flat(output), at)
         return Chains(latent, terms, kept)
 
     def move(
@@ -197,9 +201,10 @@ class EntryView:
         def move_chain(words: Array, before: Before) -> Moved:
             return move_one(self.branch, self.constants, pace, words, before, self.element, accept)
 
-        # Tables of summed choices, and terms scored as one array, are small for each of many
-        # chains; single moves fuse either way.
-        many = map_last if self.branch.has_rows else _map_chains
+        # Tables of summed choices, terms scored as one array, and parts of one element are small
+        # for each of many chains; other moves fuse either way.
+        is_small = self.branch.has_rows or self.branch.at is not None
+        many = map_last if is_small else _map_chains
         moved = self._only_here(many(move_chain)(words, before), before)
         return self.write(chains, moved.values, moved.log_terms, moved.outputs), moved, before
 
@@ -295,14 +300,14 @@ def _unravel(element: Array, batch_shape: tuple[int, ...]) -> tuple[Array, ...]:
 
 
 def _places(
-    offsets: Array | tuple[int, ...],
-    strides: Sequence[tuple[int, ...]],
+    firsts: Array | tuple[int, ...],
+    parts: Sequence[tuple[tuple[int, ...], int]],
     index: tuple[Array, ...],
 ) -> list[Array | int]:
     """Return the first rows of arrays, or of the parts of them that belong to one element."""
     return [
-        offsets[number] + sum(step * i for step, i in zip(steps, index, strict=False))
-        for number, steps in enumerate(strides)
+        firsts[number] + offset + sum(step * i for step, i in zip(strides, index, strict=False))
+        for number, (strides, offset) in enumerate(parts)
     ]
 
 

@@ -136,6 +136,20 @@ def read_apart(read: Callable[[Any], Any], source: Any, zero: Array) -> Any:
     return lax.fori_loop(0, _most(zero + 1), lambda _, rows: read(source), empty)
 
 
+def put_rows(bank: Array, rows: Array, at: Array | int) -> Array:
+    """Return the bank with ``rows`` at a place; in place even if these are all of its rows.
+
+    What replaces a bank whole may be laid out with the chains first, and the bank would then be so
+    in all branches: it would be copied, to and fro, in every step. Two writes leave it as it is. On
+    a local level model of 200 steps, two of which were scored whole, a move of any other took 45
+    microseconds where it now takes 15. Small banks are quicker copied.
+    """
+    is_whole = 1 < rows.shape[0] == bank.shape[0]
+    if not is_whole or _num_bytes(rows) <= MAX_COPIED:
+        return write_rows(bank, rows, at)
+    return write_rows(write_rows(bank, rows[:1], at), rows[1:], at + 1)
+
+
 def add_at(array: Array, increments: Array, at: Array | int) -> Array:
     """Add to a part of an array: ``array.at[...].add`` would be a scatter, one by one on a CPU."""
     old = read_rows(array, at, increments.size)

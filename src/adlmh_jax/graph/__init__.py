@@ -10,6 +10,7 @@ from adlmh_jax.graph.alignment import (
     reduce_to_elements,
     spread_to_term,
 )
+from adlmh_jax.graph.bands import Band, Bands, Box, find_bands
 from adlmh_jax.graph.batching import map_last
 from adlmh_jax.graph.binomial import draw_binomial
 from adlmh_jax.graph.comparison import begins_with
@@ -57,7 +58,7 @@ from adlmh_jax.graph.randomness import (
     key_struct,
     noise_sources,
 )
-from adlmh_jax.graph.slicing import Demand, Slicer, add_input
+from adlmh_jax.graph.slicing import Demand, Slicer, add_input, to_demand
 from adlmh_jax.graph.switches import Switched, find_switches, sum_where
 
 __all__ = [
@@ -69,6 +70,9 @@ __all__ = [
     "shapes_of",
     "ALL",
     "Alignments",
+    "Band",
+    "Bands",
+    "Box",
     "Code",
     "Cutter",
     "Demand",
@@ -98,6 +102,7 @@ __all__ = [
     "digest_computation",
     "digest_data",
     "draw_binomial",
+    "find_bands",
     "find_offender",
     "find_switches",
     "find_users",
@@ -120,6 +125,7 @@ __all__ = [
     "take_rows",
     "threefry",
     "to_bytes",
+    "to_demand",
     "trace_graph",
     "write_rows",
 ]

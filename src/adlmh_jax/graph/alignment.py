@@ -11,7 +11,7 @@ everything.
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +25,7 @@ TRIVIAL = -2  # the batch axis has one index only: nothing to tell apart
 
 Axes = tuple[int, ...]  # for each batch axis of the site: an axis of the value, ALL or TRIVIAL
 Alignments = list[Axes | None]  # for each value of the graph; None if the site does not touch it
+State = TypeVar("State")
 
 Shape = tuple[int, ...]
 Carried = list[dict[int, int]]  # for each operand: which of its axes goes to which of the result
@@ -224,9 +225,31 @@ def align(
     axis of the value whose entry i depends only on the elements with index i, or `ALL`. Batch axes
     of size one are `TRIVIAL`.
     """
+    first = tuple(a if size > 1 else TRIVIAL for a, size in enumerate(batch_shape))
+    return propagate(graph, source, first, _step, users)
+
+
+def propagate(
+    graph: Graph,
+    source: int,
+    first: State,
+    step: Callable[[Graph, Node, Sequence[State | None]], State],
+    users: Mapping[int, Sequence[int]] | None = None,
+) -> list[State | None]:
+    """Return a state for each value that depends on the source, and None for the others.
+
+    Parameters
+    ----------
+    graph, source, first
+        The computations, and the number and the state of the value that they are followed from.
+    step
+        The state of a node's results, from the states of all values met before.
+    users
+        What `find_users` returns.
+    """
     users = find_users(graph) if users is None else users
-    alignments: Alignments = [None] * len(graph.avals)
-    alignments[source] = tuple(a if size > 1 else TRIVIAL for a, size in enumerate(batch_shape))
+    states: list[State | None] = [None] * len(graph.avals)
+    states[source] = first
     waiting = sorted(users.get(source, ()))  # a heap: nodes are met in an order they can run in
     done: set[int] = set()
     while waiting:
@@ -234,14 +257,15 @@ def align(
         if index in done:
             continue
         done.add(index)
+        state = step(graph, graph.nodes[index], states)
         for number in graph.nodes[index].outputs:
-            alignments[number] = _step(graph, graph.nodes[index], alignments)
+            states[number] = state
             for user in users.get(number, ()):
                 heapq.heappush(waiting, user)
-    return alignments
+    return states
 
 
-def _step(graph: Graph, node: Node, alignments: Alignments) -> Axes:
+def _step(graph: Graph, node: Node, alignments: Sequence[Axes | None]) -> Axes:
     """Return the state of a node's results, the join over its touched operands."""
     carried = carried_axes(graph, node)
     states = []

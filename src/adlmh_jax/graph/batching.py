@@ -18,7 +18,7 @@ from jax import lax
 from jax.extend import core
 
 from adlmh_jax.graph.alignment import CUMULATIVE, ELEMENTWISE, REDUCTIONS
-from adlmh_jax.graph.graph import INLINED
+from adlmh_jax.graph.operations import INLINED
 from adlmh_jax.types import Array
 
 Batched = tuple[Any, bool]  # a value, and whether its last axis is that of the chains

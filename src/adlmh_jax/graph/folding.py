@@ -58,6 +58,14 @@ ON_HOST: dict[str, Callable[..., np.ndarray]] = {
     "or": lambda params, *pair: np.bitwise_or(*pair),
     "reduce_and": lambda params, operand: np.all(operand, axis=params["axes"]),
 }
+# Exact for integers.
+ON_HOST_INTEGERS: dict[str, Callable[..., np.ndarray]] = {
+    "add": lambda params, *pair: np.add(*pair),
+    "mul": lambda params, *pair: np.multiply(*pair),
+    "sub": lambda params, *pair: np.subtract(*pair),
+    "convert_element_type": lambda params, operand: operand.astype(params["new_dtype"]),
+    "select_n": lambda params, which, *cases: np.where(which, cases[1], cases[0]),
+}
 
 
 class Constants(MutableMapping[int, Any]):
@@ -97,10 +105,15 @@ class Constants(MutableMapping[int, Any]):
     def put_off(self, node: Node) -> None:
         """Take in an operation between known values."""
         operands = [self._values.get(number) for number in node.inputs]
-        if node.primitive.name in ON_HOST and all(map(_is_on_host, operands)):
+        if _can_run_on_host(node, operands):
             self._note(node, _run_on_host(node, operands))
         else:
             self._pending.update(dict.fromkeys(node.outputs, node))
+
+    def on_host(self, number: int) -> np.ndarray | None:
+        """Return a value that the host has, without a computation."""
+        value = self._values.get(number)
+        return np.asarray(value) if _is_on_host(value) else None
 
     def settle(self, wanted: Iterable[int]) -> None:
         """Compute values that were put off, and what they follow from, in one go."""
@@ -188,9 +201,26 @@ def host_array(value: Any) -> Any:
     return np.array(array, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
+def _can_run_on_host(node: Node, operands: list[Any]) -> bool:
+    """Whether NumPy does an operation at once, and exactly."""
+    if not all(map(_is_on_host, operands)):
+        return False
+    if node.primitive.name not in ON_HOST_INTEGERS:
+        return node.primitive.name in ON_HOST
+    made = node.params.get("new_dtype", np.int32)
+    are_two = node.primitive.name != "select_n" or len(operands) == 3
+    return are_two and all(_is_integer(dtype) for dtype in (made, *(o.dtype for o in operands)))
+
+
+def _is_integer(dtype: Any) -> bool:
+    return np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
+
+
 def _run_on_host(node: Node, operands: list[Any]) -> list[np.ndarray]:
     """Apply a primitive of `ON_HOST`."""
-    result = ON_HOST[node.primitive.name](node.params, *map(np.asarray, operands))
+    function = (ON_HOST | ON_HOST_INTEGERS)[node.primitive.name]
+    with np.errstate(over="ignore"):  # integers wrap around
+        result = function(node.params, *map(np.asarray, operands))
     return [np.asarray(result)]
 
 

@@ -16,20 +16,10 @@ from jax.extend import core
 
 from adlmh_jax.graph.constants import PerDataset
 from adlmh_jax.graph.folding import EXPANDING, Constants, host_array
-from adlmh_jax.graph.operations import Node
+from adlmh_jax.graph.loops import split_scan
+from adlmh_jax.graph.operations import INLINED, Node
+from adlmh_jax.graph.rows import gather_as_slice
 
-INLINED = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "remat": "jaxpr",
-    "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
 MAX_LITERAL = 16  # computed from literals alone and no larger than this, a constant is a literal
 
 
@@ -94,6 +84,8 @@ class Graph:
         key = (node.signature(), inputs)
         if key in self._shared and not primitive_has_effects(node):
             return self._shared[key]
+        if (same := self._undone(node, outvars)) is not None:
+            return (same,)
         outputs = tuple(self.new_value(variable.aval) for variable in outvars)
         node = replace(node, outputs=outputs)
         is_known = all(n in self.constants for n in inputs) and not primitive_has_effects(node)
@@ -108,6 +100,25 @@ class Graph:
             self.nodes.append(node)
         self._shared[key] = outputs
         return outputs
+
+    def _undone(self, node: Node, outvars: list) -> int | None:
+        """Return the value that an operation only brings back: to its shape, or its order."""
+        if node.primitive.name == "rev":
+            index = self.producer.get(node.inputs[0])
+            turned = None if index is None else self.nodes[index]
+            is_same = turned is not None and turned.signature() == node.signature()
+            return turned.inputs[0] if turned and is_same else None
+        number: int | None = node.inputs[0] if _is_reshape(node) else None
+        while number is not None:
+            aval = self.avals[number]
+            if (aval.size, aval.dtype) != (outvars[0].aval.size, outvars[0].aval.dtype):
+                return None
+            if aval.shape == outvars[0].aval.shape:
+                return number
+            index = self.producer.get(number)
+            before = None if index is None else self.nodes[index]
+            number = before.inputs[0] if before and _is_reshape(before) else None
+        return None
 
     def _fits_literal(self, number: int) -> bool:
         """Whether a value made of literals is one itself: small, and no random key."""
@@ -125,7 +136,7 @@ class Graph:
 
         for equation in jaxpr.eqns:
             inputs = tuple(number(atom) for atom in equation.invars)
-            inner = equation.params.get(INLINED.get(equation.primitive.name, ""))
+            inner = self._inner(equation, inputs)
             if inner is None:
                 outputs = self.add(equation.primitive, equation.params, inputs, equation.outvars)
             else:
@@ -135,6 +146,16 @@ class Graph:
                 outputs = tuple(self.inline(body, inner_consts, inputs[-len(body.invars) :]))
             numbers.update(zip(equation.outvars, outputs, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
+
+    def _inner(self, equation: core.JaxprEqn, inputs: Sequence[int]) -> Any:
+        """Return the computation that stands for an operation; None for the operation itself."""
+        name, params = equation.primitive.name, equation.params
+        if name == "scan":
+            return split_scan(params)
+        if name == "gather":
+            avals = [self.avals[number] for number in inputs]
+            return gather_as_slice(params, avals, self.constants.on_host(inputs[1]))
+        return params.get(INLINED.get(name, ""))
 
     def ancestors(self, values: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return the indices of the nodes needed to compute ``values`` from ``given``."""
@@ -162,6 +183,13 @@ class Graph:
             for number in node.outputs:
                 reached[number] |= mask
         return reached
+
+
+def _is_reshape(node: Node) -> bool:
+    """Whether an operation leaves all entries in their order, unless it repeats them."""
+    name, params = node.primitive.name, node.params
+    is_plain = name == "reshape" and params["dimensions"] is None
+    return len(node.inputs) == 1 and (is_plain or name in ("squeeze", "broadcast_in_dim"))
 
 
 def primitive_has_effects(node: Node) -> bool:

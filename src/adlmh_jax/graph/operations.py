@@ -12,6 +12,20 @@ from jax import lax
 
 from adlmh_jax.graph.gamma import can_draw, draw_gamma
 
+# Operations that are calls of a computation, and which parameter holds it.
+INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
+
 
 @dataclass(frozen=True)
 class Node:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpyro
 from numpyro import handlers
+from numpyro.contrib.control_flow.scan import scan_wrapper
 
 from adlmh_jax.graph import PerDataset
 from adlmh_jax.model import errors
@@ -112,9 +114,27 @@ class _FixedSubsamples(numpyro.primitives.Messenger):
             raise errors.random_subsample(msg["name"], size, subsample)
 
 
+class _StepsInOrder(numpyro.primitives.Messenger):
+    """Put the latent sites of a `scan` in reverse into the order in which its steps run.
+
+    NumPyro gives step i the value with index i, but says what was drawn, and from which
+    distribution, in the order of the rows, the last of which comes first.
+    """
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        """Turn values and distributions around."""
+        if msg["type"] != "control_flow" or msg["fn"] is not scan_wrapper or not msg["args"][4]:
+            return
+        _, (kept, _) = msg["value"]
+        for site in kept.trace.values():
+            if site["type"] == "sample" and not site["is_observed"]:
+                turned = jax.tree.map(lambda leaf: jnp.flip(leaf, 0), (site["fn"], site["value"]))
+                site["fn"], site["value"] = turned
+
+
 def run_model(model: Model, args: tuple, kwargs: Mapping, position: Position, key: Key) -> ModelRun:
     """Run a model once with its latent sites at ``position`` (others are drawn)."""
-    seeded = handlers.seed(_FixedSubsamples(model), key)
+    seeded = handlers.seed(_StepsInOrder(_FixedSubsamples(model)), key)
     with handlers.trace() as trace:
         returned = handlers.substitute(seeded, data=position)(*args, **kwargs)
     return ModelRun(dict(trace), returned)

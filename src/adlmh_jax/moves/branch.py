@@ -8,7 +8,7 @@ from adlmh_jax.graph import KEY_WORDS, Cutter, Fragment, Layout, Noise, noise_so
 from adlmh_jax.model import Site, SiteTable, Touches, Traced
 from adlmh_jax.moves.cascade import Cascade
 from adlmh_jax.moves.choice import Choice, make_choice
-from adlmh_jax.moves.elements import Element
+from adlmh_jax.moves.elements import At, Element, Touched
 from adlmh_jax.moves.factors import Joint
 from adlmh_jax.moves.rolling import RolledReads, cut_terms, run_finder
 from adlmh_jax.moves.trunk import StackNode
@@ -29,34 +29,15 @@ class Read:
         Of the value, in the branch.
     shape, bank
         Of what is read.
-    strides
-        For the part of one element: rows to the parts of the next ones.
+    strides, offset
+        For the part of one element: rows to the parts of the next ones, and to that of the first.
     """
 
     number: int
     shape: tuple[int, ...]
     bank: str
     strides: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class At:
-    """Where a branch finds the one element that it moves.
-
-    Attributes
-    ----------
-    batch_shape
-        Of the whole site; to the branch, it has one element.
-    indices
-        Numbers of the values that say which element, where they are needed; None elsewhere.
-    terms, outputs
-        Strides of the parts of what is touched.
-    """
-
-    batch_shape: tuple[int, ...]
-    indices: tuple[int | None, ...]
-    terms: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, ...], ...]
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -262,12 +243,19 @@ def cut_branch(
     scale = next((n for n, v in cutter.inputs.items() if v == traced.scales[name]), None)
     choice = make_choice(cutter, element.site if element else sites[name], ways, scale)
     may_roll = not (variant.is_block or element)
-    finder = run_finder(traced, layouts, [name])
-    trunk = trunk if may_roll else ()
-    score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll, trunk)
-    outputs = cutter.cut([traced.outputs[output] for output in touches.outputs])
+    if element:
+        numbers = [entry.number for entry in element.terms]
+        score, terms, rolled = cutter.cut(numbers), _shapes(element.terms), RolledReads()
+        made = [(entry.name, entry.number) for entry in element.outputs]
+    else:
+        finder = run_finder(traced, layouts, [name])
+        trunk = trunk if may_roll else ()
+        score, terms, rolled = cut_terms(finder, touches.terms, cutter, may_roll, trunk)
+        numbers = [traced.terms[first] for first, _ in terms]
+        made = [(output, traced.outputs[output]) for output in touches.outputs]
+    outputs = cutter.cut([number for _, number in made])
     # A flat prior that NumPyro does not validate has a term that the site does not touch.
-    is_plain = name in touches.terms and traced.priors[name] == traced.terms[name]
+    is_plain = traced.priors[name] in numbers
     prior = None if is_plain else cutter.cut([traced.priors[name]])
     reads, read_names = find_reads(traced, sites, cutter, rolled, element)
     key_start = end_of(noise)
@@ -283,9 +271,9 @@ def cut_branch(
         scale=scale,
         key_start=key_start,
         num_words=key_start + (KEY_WORDS if variant.is_block or variant.candidates else 0),
-        own_term=[first for first, _ in terms].index(name) if is_plain else 0,
+        own_term=numbers.index(traced.priors[name]) if is_plain else 0,
         term_axes=term_axes,
-        at=_at(element, cutter) if element else None,
+        at=element.at(cutter) if element else None,
         is_tempered=tuple(term not in traced.values for term, _ in terms),
         choice=choice,
     )
@@ -294,7 +282,7 @@ def cut_branch(
         branch=branch,
         read_names=read_names,
         terms=terms,
-        outputs=tuple((o, graph.avals[traced.outputs[o]].shape) for o in touches.outputs),
+        outputs=tuple((output, graph.avals[number].shape) for output, number in made),
         constants=constants,
         literals=literals,
         moved_names=(name,),
@@ -320,14 +308,8 @@ def all_constants(cutter: Cutter, rolled: RolledReads) -> tuple[dict[int, Any], 
     return constants | rolled.more.constants, frozenset(literals | rolled.more.literals)
 
 
-def _at(element: Element, cutter: Cutter) -> At:
-    number_of = {value: number for number, value in cutter.inputs.items()}
-    return At(
-        element.batch_shape,
-        tuple(number_of.get(index) for index in element.indices),
-        tuple(part.strides for part in element.terms),
-        tuple(part.strides for part in element.outputs),
-    )
+def _shapes(touched: Sequence[Touched]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((entry.name, entry.part.shape) for entry in touched)
 
 
 def find_reads(
@@ -346,7 +328,8 @@ def find_reads(
     for number, value in cutter.inputs.items():
         if value in parts:
             name, part = parts[value]
-            reads.append(Read(number, part.shape, sites[name].dtype, part.strides))
+            at = part.strides, part.offset
+            reads.append(Read(number, part.shape, sites[name].dtype, *at))
         elif value in site_of:
             name = site_of[value]
             reads.append(Read(number, sites[name].shape, sites[name].dtype))

@@ -1,15 +1,14 @@
 """The moves of a program as code and arrays: which branch moves which entry of the schedule."""
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from adlmh_jax.graph import align
-from adlmh_jax.model import Program, Site, SiteTable, element_names, find_completed
+from adlmh_jax.model import Program, Site, element_names, find_completed
 from adlmh_jax.moves.branch import Cut, cut_branch
-from adlmh_jax.moves.elements import Element, view_element
+from adlmh_jax.moves.entries import EntryPlan, Way, cut_site
 from adlmh_jax.moves.family import cut_family, cut_family_start, find_families
 from adlmh_jax.moves.groups import Group, GroupData, make_groups
 from adlmh_jax.moves.joint import cut_joint
@@ -110,15 +109,15 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     program = program.with_proposals(plan.functions)
     variants = {name: site.variants for name, site in plan.sites.items() if site.variants}
     trunk = _find_trunk(program)
-    shared: dict[str, list[Cut]] = {}
+    shared: dict[str, list[Way]] = {}
     for family in find_families(program, variants):
         for variant in variants[family[0]]:
             for name, cut in cut_family(program, trunk, family, variant).items():
-                shared.setdefault(name, []).append(cut)
+                shared.setdefault(name, []).append(Way((cut,)))
     singles = [
         EntryPlan(
             sites=(program.sites[name],),
-            cuts=tuple(shared.get(name) or _cut_site(program, name, variants[name], trunk)),
+            ways=tuple(shared.get(name) or cut_site(program, name, variants[name], trunk)),
             second_share=plan.sites[name].second_share,
         )
         for name in variants
@@ -126,7 +125,7 @@ def build_kernel(program: Program, plan: Plan) -> tuple[Kernel, KernelData]:
     joint = [
         EntryPlan(
             sites=tuple(program.sites[name] for name in joint_plan.moved),
-            cuts=tuple(cut_joint(program, joint_plan, v) for v in joint_plan.variants),
+            ways=tuple(Way((cut_joint(program, joint_plan, v),)) for v in joint_plan.variants),
             second_share=joint_plan.second_share,
             summed=joint_plan.summed,
         )
@@ -157,7 +156,7 @@ def build_start(program: Program) -> tuple[Kernel, KernelData]:
             [Variant()],
             trunk=trunk,
         )
-        plans.append(EntryPlan(sites=(site,), cuts=(cut,), is_whole=True))
+        plans.append(EntryPlan(sites=(site,), ways=(Way((cut,)),), is_whole=True))
     return _assemble(program, plans)
 
 
@@ -165,94 +164,6 @@ def _find_trunk(program: Program) -> frozenset[int]:
     """Return what several sites need, where supports depend on others."""
     is_dynamic = any(touches.redraws for touches in program.touches.values())
     return find_trunk(program.traced) if is_dynamic else frozenset()
-
-
-@dataclass(frozen=True)
-class EntryPlan:
-    """The entries of one site, or of several sites, with others summed out.
-
-    Attributes
-    ----------
-    sites
-        The sites that move; none if the summed ones alone are drawn.
-    cuts
-        The branch of both variants, or that of each.
-    second_share
-        Probability of the second variant.
-    summed
-        The sites that are summed out.
-    is_whole
-        Whether there is one entry, though elements are not decided upon on their own.
-    """
-
-    sites: tuple[Site, ...]
-    cuts: tuple[Cut, ...]
-    second_share: float = 0.0
-    summed: tuple[str, ...] = ()
-    is_whole: bool = False
-
-    @property
-    def is_one(self) -> bool:
-        """Whether there is one entry for all elements of the sites."""
-        variant = self.cuts[0].branch.variant
-        return self.is_whole or not self.sites or variant.is_block or variant.is_walk
-
-    def components(self, sites: SiteTable) -> list[list[int]]:
-        """Return the components that each entry moves, those of the moved sites first."""
-        first = sites.first_components
-
-        def numbers(names: Iterable[str]) -> list[int]:
-            return [first[name] + i for name in names for i in range(sites[name].num_components)]
-
-        own, summed = numbers(site.name for site in self.sites), numbers(self.summed)
-        return [[*own, *summed]] if self.is_one else [[number, *summed] for number in own]
-
-
-def _cut_site(
-    program: Program, name: str, variants: Sequence[Variant], trunk: Collection[int]
-) -> list[Cut]:
-    """Return one cut for both variants of a site's move, or one for each.
-
-    A move of one element may need no others in one variant, but not in the other.
-    """
-    element = _element(program, name, variants)
-    if len(variants) > 1 and element is None:
-        elements = [_element(program, name, [variant]) for variant in variants]
-        if any(elements):
-            pairs = zip(variants, elements, strict=True)
-            return [_cut_variants(program, name, [v], e, trunk) for v, e in pairs]
-    return [_cut_variants(program, name, variants, element, trunk)]
-
-
-def _cut_variants(
-    program: Program,
-    name: str,
-    variants: Sequence[Variant],
-    element: Element | None,
-    trunk: Collection[int],
-) -> Cut:
-    is_block = variants[0].is_block
-    return cut_branch(
-        program.traced,
-        program.sites,
-        (program.latent_layout, program.term_layout),
-        program.touches[name],
-        name,
-        variants,
-        term_axes=tuple(program.axes_by_term(name).values()) if is_block else (),
-        element=element,
-        trunk=trunk,
-    )
-
-
-def _element(program: Program, name: str, variants: Sequence[Variant]) -> Element | None:
-    """Return the site seen from one element, where a move of one needs no others."""
-    site, touches, traced = program.sites[name], program.touches[name], program.traced
-    if variants[0].is_block or site.num_components == 1:
-        return None
-    alignments = align(traced.graph, traced.values[name], site.batch_shape)
-    proposals = [variant.proposal for variant in variants]
-    return view_element(traced, site, touches, alignments, proposals)
 
 
 def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, KernelData]:
@@ -274,7 +185,8 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
     walk_of: list[int] = []
     walk_dimensions: list[int] = []
     for plan, entries in zip(plans, by_entry, strict=True):
-        own = [next(places) for _ in plan.cuts]
+        at = [[next(places) for _ in way.cuts] for way in plan.ways]
+        own = [found[0] for found in at]
         branches = [groups[group].branch for group, _ in (own[0], own[-1])]
         has_scale = [branch.is_scaled(variant) for variant, branch in enumerate(branches)]
         walk = groups[own[0][0]].branch.walk
@@ -288,7 +200,8 @@ def _assemble(program: Program, plans: Sequence[EntryPlan]) -> tuple[Kernel, Ker
             if walk:
                 walks.append((len(columns), own[0][0]))
                 walk_dimensions.append(walk.dimension)
-            columns.append((own[0], own[-1]))
+            turn = [found[way.cut_of(element)] for found, way in zip(at, plan.ways, strict=True)]
+            columns.append((turn[0], turn[-1]))
             elements.append(element)
         scaled.extend([has_scale.index(True) if any(has_scale) else -1] * len(entries))
         shares.extend([plan.second_share] * len(entries))
