@@ -214,6 +214,38 @@ def test_chains_that_find_no_start_begin_where_others_of_their_superchain_do():
         assert copies.max() - copies.min() <= 1
 
 
+COUNTS = np.array([4, 5, 4, 0, 1, 4, 3, 4, 0, 6, 3, 3, 4, 0, 2, 1, 0, 1, 0, 1, 1, 0, 2, 0])
+
+
+def steady(counts):
+    rate = numpyro.sample("rate", dist.Exponential(0.5))
+    numpyro.sample("count", dist.Poisson(rate), obs=counts)
+
+
+def changing(counts):
+    switch = numpyro.sample("switch", dist.DiscreteUniform(1, len(counts) - 1))
+    early = numpyro.sample("early", dist.Exponential(0.5))
+    late = numpyro.sample("late", dist.Exponential(0.5))
+    rate = jnp.where(jnp.arange(len(counts)) < switch, early, late)
+    numpyro.sample("count", dist.Poisson(rate), obs=counts)
+
+
+def evidence_of_counts(counts):
+    """Of counts with one rate."""
+    total, number = counts.sum(), len(counts)
+    integral = special.gammaln(total + 1) - (total + 1) * np.log(number + 0.5)
+    return np.log(0.5) + integral - special.gammaln(counts + 1).sum()
+
+
+def test_evidence_compares_models_with_and_without_a_change_point():
+    """The two models of `docs/annealing.md`: the logarithm of the Bayes factor is 5.32."""
+    check_evidence(steady, (COUNTS,), evidence_of_counts(COUNTS), sizes=(16, 64))
+    parts = [(COUNTS[:k], COUNTS[k:]) for k in range(1, len(COUNTS))]
+    by_switch = [evidence_of_counts(a) + evidence_of_counts(b) for a, b in parts]
+    truth = special.logsumexp(by_switch) - np.log(len(parts))
+    check_evidence(changing, (COUNTS,), truth, sizes=(16, 64))
+
+
 def vague_regression(x, y):
     slope = numpyro.sample("slope", dist.Normal(0.0, 100.0))
     level = numpyro.sample("level", dist.Normal(0.0, 10_000.0))
