@@ -144,7 +144,7 @@ def test_what_waits_is_all_that_is_left_in_the_loop():
     nodes = [graph.nodes[index] for index in graph.ancestors(wanted)]
     (loop,) = [node for node in nodes if node.primitive.name == "scan"]
     names = [equation.primitive.name for equation in loop.params["jaxpr"].eqns]
-    assert loop.params["num_carry"] == 1
+    assert len(loop.outputs) == 2  # of one carried value: the last one, and those of all steps
     assert set(names) <= {"add", "mul"}
 
 
@@ -168,7 +168,7 @@ def test_size_does_not_grow_with_the_length():
 def test_some_loops_stay_as_they_are(step):
     closed = jax.make_jaxpr(lambda x: lax.scan(step, 0.1, x))(jnp.ones(3))
     (equation,) = [e for e in closed.jaxpr.eqns if e.primitive.name == "scan"]
-    assert loops.split_scan(equation.params) is None
+    assert loops.split_scan(equation) is None
 
 
 def test_effects_stay_in_the_loop():
@@ -178,7 +178,7 @@ def test_effects_stay_in_the_loop():
 
     closed = jax.make_jaxpr(lambda x: lax.scan(step, 0.1, x))(jnp.ones(3))
     (equation,) = [e for e in closed.jaxpr.eqns if e.primitive.name == "scan"]
-    assert loops.split_scan(equation.params) is None
+    assert loops.split_scan(equation) is None
 
 
 def look_up(places, mode=None):

@@ -18,7 +18,7 @@ from jax import lax
 from jax.extend import core
 
 from adlmh_jax.graph.alignment import CUMULATIVE, ELEMENTWISE, REDUCTIONS
-from adlmh_jax.graph.operations import INLINED
+from adlmh_jax.graph.operations import INLINED, scan_sizes
 from adlmh_jax.types import Array
 
 Batched = tuple[Any, bool]  # a value, and whether its last axis is that of the chains
@@ -153,7 +153,7 @@ def _dot_general(equation: core.JaxprEqn, operands: list[Batched], size: int) ->
 
 def _scan(equation: core.JaxprEqn, operands: list[Batched], size: int) -> Any:
     params = equation.params
-    body, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    body, (num_consts, num_carry) = params["jaxpr"], scan_sizes(equation)
     consts, rest = operands[:num_consts], operands[num_consts:]
     initial = [_spread(operand, size) for operand in rest[:num_carry]]
     are_batched = [is_batched for _, is_batched in rest[num_carry:]]

@@ -151,7 +151,7 @@ class Graph:
         """Return the computation that stands for an operation; None for the operation itself."""
         name, params = equation.primitive.name, equation.params
         if name == "scan":
-            return split_scan(params)
+            return split_scan(equation)
         if name == "gather":
             avals = [self.avals[number] for number in inputs]
             return gather_as_slice(params, avals, self.constants.on_host(inputs[1]))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from adlmh_jax.graph.operations import INLINED
+from adlmh_jax.graph.operations import INLINED, scan_sizes
 from adlmh_jax.types import Array
 
 # Numbers that one operation may make for all steps, unless the loop reads or returns more: beyond
@@ -28,22 +28,23 @@ MAX_NUMBERS = 2**18
 Mapped = tuple[Any, bool]  # a value, and whether it has an axis in front, one row for each step
 
 
-def split_scan(params: dict[str, Any]) -> core.ClosedJaxpr | None:
+def split_scan(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:
     """Return a computation that does what a ``scan`` does, with most of it outside of any loop.
 
     None if the loop is best left as it is.
 
     Parameters
     ----------
-    params
-        The parameters of the primitive.
+    equation
+        The ``scan``.
     """
+    params = equation.params
     body, length = params["jaxpr"], params["length"]
     if body.effects or length == 0:
         return None
     avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
     flat = jax.make_jaxpr(lambda *operands: _run_flat(body, operands))(*avals)
-    loop = _Loop(flat, params["num_consts"], params["num_carry"], length, params["reverse"])
+    loop = _Loop(flat, *scan_sizes(equation), length, params["reverse"])
     if loop.is_one_recurrence or loop.is_large:
         return None
     num_whole = loop.num_consts + loop.num_carry
@@ -70,7 +71,7 @@ def _run(
         primitive, params = equation.primitive, equation.params
         inner = params.get(INLINED.get(primitive.name, ""))
         if primitive.name == "scan":
-            inner = split_scan(params)
+            inner = split_scan(equation)
         if inner is not None:
             closed = inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())
             results = _run_flat(closed, values[len(values) - len(closed.jaxpr.invars) :])

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend import core
 
 from adlmh_jax.graph.gamma import can_draw, draw_gamma
 
@@ -25,6 +26,22 @@ INLINED = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
 }
+
+
+def scan_sizes(equation: core.JaxprEqn) -> tuple[int, int]:
+    """Return how many operands of a ``scan`` are the same in all steps, and how many are carried.
+
+    Told by the shapes, as versions of JAX name them differently: rows have an axis more than what a
+    step sees of them, and so have its results.
+    """
+    body = equation.params["jaxpr"]
+
+    def count_whole(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+        pairs = zip(outside, inside, strict=True)
+        return sum(len(atom.aval.shape) == len(aval.shape) for atom, aval in pairs)
+
+    num_carry = count_whole(equation.outvars, body.out_avals)
+    return count_whole(equation.invars, body.in_avals) - num_carry, num_carry
 
 
 @dataclass(frozen=True)
