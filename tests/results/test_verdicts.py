@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
@@ -42,11 +43,19 @@ def ladder(power, num_rungs=1000):
     numpyro.factor("ladder", jnp.where((i == j) | (i == j + 1), log_target, -jnp.inf))
 
 
+def two_modes():
+    """Two normals 12 standard deviations apart: how many chains are in each is up to the start."""
+    x = numpyro.sample("x", dist.Normal(0.0, 1e5))
+    log_modes = dist.Normal(jnp.array([-6.0, 6.0]), 1.0).log_prob(x)
+    numpyro.factor("modes", jax.nn.logsumexp(log_modes + jnp.log(jnp.array([0.3, 0.7]))))
+
+
 # The prior of the three variables is ten times as wide as their posterior.
 EASY_SETTINGS = {"three variables": {"thinning": 8, "num_warmup": 1000}}
 HARD = {
     # Solved by default: here as it is without walks of several sites and the annealed start.
     "kilpisjarvi": (kilpisjarvi, (), {"blocks": "never", "start": "prior"}),
+    "two modes": (two_modes, (), {}),
     "ladder": (ladder, (2,), {}),
     "ladder, many long chains": (ladder, (2,), {"num_chains": 256, "num_samples": 2000}),
     "ladder, few chains": (ladder, (2,), {"num_chains": 4, "num_samples": 2000}),
